@@ -1,2 +1,120 @@
-//! stub
-fn main() {}
+//! `cargo xtask`: every repository chore that needs an if or a loop.
+//!
+//! `test` is what the README tells people to run and what CI runs; `check` is what has to be green
+//! before a commit; `gen` remakes generated files.
+
+mod contracts;
+mod steps;
+mod tidy;
+
+use clap::{Parser, Subcommand};
+use eyre::Result;
+use steps::Steps;
+
+/// Chores of this repository.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Debug, Subcommand)]
+enum Chore {
+    /// Build everything and run every test: unit, property, golden, end to end, documentation.
+    Test,
+    /// Formatting, clippy with warnings as errors, tidy, licences and duplicates, documentation.
+    Check,
+    /// Only the repository's own rules: module docs, dependency edges, sizes, links.
+    Tidy,
+    /// Remake generated files.
+    Gen {
+        /// What to remake.
+        #[command(subcommand)]
+        what: Generated,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum Generated {
+    /// The bytecode of the workload's contracts, from their Solidity sources (needs Node.js).
+    Contracts {
+        /// Compare with what is checked in instead of writing.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> Result<()> {
+    let root = steps::workspace_root()?;
+    match Cli::parse().chore {
+        Chore::Test => test(Steps::new(root)),
+        Chore::Check => check(Steps::new(root)),
+        Chore::Tidy => tidy::run(&root),
+        Chore::Gen {
+            what: Generated::Contracts { check },
+        } => contracts::run(&root, check),
+    }
+}
+
+fn test(mut steps: Steps) -> Result<()> {
+    steps.cargo(
+        "build",
+        &[
+            "build",
+            "--release",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+        ],
+    );
+    steps.cargo(
+        "test",
+        &[
+            "test",
+            "--release",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+        ],
+    );
+    steps.cargo(
+        "doc tests",
+        &["test", "--release", "--workspace", "--doc", "--locked"],
+    );
+    steps.run("tidy", tidy::run);
+    steps.when(contracts::missing_tools(), "contract bytecode", |root| {
+        contracts::run(root, true)
+    });
+    steps.finish()
+}
+
+fn check(mut steps: Steps) -> Result<()> {
+    steps.cargo("fmt", &["fmt", "--all", "--check"]);
+    steps.cargo(
+        "clippy",
+        &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    );
+    steps.run("tidy", tidy::run);
+    steps.run("deny", steps::deny);
+    steps.cargo_with_env(
+        "docs",
+        &[
+            "doc",
+            "--workspace",
+            "--no-deps",
+            "--locked",
+            "--document-private-items",
+        ],
+        &[("RUSTDOCFLAGS", "-D warnings")],
+    );
+    steps.finish()
+}

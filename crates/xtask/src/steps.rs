@@ -1,0 +1,158 @@
+//! Running named steps: all of them even when one fails, with what was skipped and why at the end.
+
+use eyre::{Context as _, Result, bail, ensure};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
+
+/// Version of cargo-deny that `check` installs when none is present.
+const DENY_VERSION: &str = "0.20.2";
+
+enum Outcome {
+    Passed,
+    Failed(String),
+    Skipped(String),
+}
+
+/// A list of steps being run, and how each ended.
+pub(crate) struct Steps {
+    root: PathBuf,
+    ended: Vec<(String, f64, Outcome)>,
+}
+
+impl Steps {
+    pub(crate) fn new(root: PathBuf) -> Self {
+        Self {
+            root,
+            ended: Vec::new(),
+        }
+    }
+
+    /// Runs one step and notes how it ended.
+    pub(crate) fn run(&mut self, name: &str, step: impl FnOnce(&Path) -> Result<()>) {
+        eprintln!("== {name}");
+        let start = Instant::now();
+        let outcome = match step(&self.root) {
+            Ok(()) => Outcome::Passed,
+            Err(error) => Outcome::Failed(format!("{error:#}")),
+        };
+        self.ended
+            .push((name.to_owned(), start.elapsed().as_secs_f64(), outcome));
+    }
+
+    /// Runs a step unless a tool is missing. With `CI=true` a missing tool is a failure.
+    pub(crate) fn when(
+        &mut self,
+        missing: Option<String>,
+        name: &str,
+        step: impl FnOnce(&Path) -> Result<()>,
+    ) {
+        match missing {
+            None => self.run(name, step),
+            Some(why) if in_ci() => self.run(name, |_| bail!("nothing is skipped in CI: {why}")),
+            Some(why) => self
+                .ended
+                .push((name.to_owned(), 0.0, Outcome::Skipped(why))),
+        }
+    }
+
+    /// Runs a cargo command as a step.
+    pub(crate) fn cargo(&mut self, name: &str, args: &[&str]) {
+        self.cargo_with_env(name, args, &[]);
+    }
+
+    /// Runs a cargo command with additional environment variables as a step.
+    pub(crate) fn cargo_with_env(&mut self, name: &str, args: &[&str], env: &[(&str, &str)]) {
+        self.run(name, |root| {
+            let mut command = cargo(root);
+            command.args(args).envs(env.iter().copied());
+            run(&mut command)
+        });
+    }
+
+    /// Prints the list of steps and fails if one of them did.
+    pub(crate) fn finish(self) -> Result<()> {
+        eprintln!();
+        let mut failures = 0;
+        for (name, seconds, outcome) in &self.ended {
+            match outcome {
+                Outcome::Passed => eprintln!("passed   {name} ({seconds:.0} s)"),
+                Outcome::Skipped(why) => eprintln!("SKIPPED  {name}: {why}"),
+                Outcome::Failed(why) => {
+                    failures += 1;
+                    eprintln!("FAILED   {name} ({seconds:.0} s): {why}");
+                }
+            }
+        }
+        ensure!(
+            failures == 0,
+            "{failures} of {} steps failed",
+            self.ended.len()
+        );
+        Ok(())
+    }
+}
+
+/// Checks licences, sources and duplicate versions with cargo-deny, installing it when missing.
+pub(crate) fn deny(root: &Path) -> Result<()> {
+    let tools = root.join("target/tools");
+    let program = tools.join("bin/cargo-deny");
+    if !program.exists() {
+        run(cargo(root)
+            .args([
+                "install",
+                "cargo-deny",
+                "--version",
+                DENY_VERSION,
+                "--locked",
+                "--quiet",
+            ])
+            .arg("--root")
+            .arg(&tools))?;
+    }
+    run(Command::new(program).current_dir(root).args([
+        "--all-features",
+        "check",
+        "--hide-inclusion-graph",
+        "bans",
+        "licenses",
+        "sources",
+    ]))
+}
+
+/// Runs a command to its end; anything but success is an error that names it.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = command
+        .status()
+        .wrap_err_with(|| format!("failed to start {command:?}"))?;
+    ensure!(status.success(), "{command:?} ended with {status}");
+    Ok(())
+}
+
+/// Whether the program is on the PATH and answers `--version`.
+pub(crate) fn has(program: &str) -> bool {
+    Command::new(program)
+        .arg("--version")
+        .output()
+        .is_ok_and(|output| output.status.success())
+}
+
+/// The folder that holds the workspace.
+pub(crate) fn workspace_root() -> Result<PathBuf> {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = manifest.ancestors().nth(2).map(Path::to_owned);
+    root.ok_or_else(|| eyre::eyre!("failed to find the workspace above {}", manifest.display()))
+}
+
+/// The cargo that runs this program, started in the workspace.
+pub(crate) fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root);
+    command
+}
+
+fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+}
