@@ -1,0 +1,256 @@
+//! The rules of one chain: forks, blob schedule and genesis header, read from a geth-format file.
+//!
+//! Invariant: [`ChainSpec::genesis_hash`] is the hash of [`ChainSpec::genesis_header`], and every
+//! fork with blobs has blob parameters.
+
+use alloy_consensus::{
+    EMPTY_OMMER_ROOT_HASH, EMPTY_ROOT_HASH, Header, constants::EMPTY_WITHDRAWALS,
+};
+use alloy_eips::{
+    BlobScheduleBlobParams,
+    eip1559::{BaseFeeParams, INITIAL_BASE_FEE},
+    eip7685::EMPTY_REQUESTS_HASH,
+    eip7840::BlobParams,
+};
+use alloy_evm::eth::spec::EthExecutorSpec;
+use alloy_genesis::{ChainConfig, Genesis};
+use alloy_hardforks::{EthereumHardfork, EthereumHardforks, ForkCondition};
+use alloy_primitives::{Address, B64, B256, U256};
+use serde::Deserialize;
+
+/// Why a chain file was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ChainSpecError {
+    /// Not JSON, or not a genesis.
+    #[error("parse the genesis file: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The chain never merges: there is no consensus but the Engine API here.
+    #[error(
+        "use the genesis file: the chain is not proof of stake from its first block \
+         (set terminalTotalDifficulty to 0)"
+    )]
+    NotMerged,
+    /// A fork is scheduled before the one it builds on.
+    #[error("use the genesis file: {later} is scheduled before {earlier}")]
+    ForkOrder {
+        /// The fork that must come first.
+        earlier: EthereumHardfork,
+        /// The fork scheduled too early.
+        later: EthereumHardfork,
+    },
+}
+
+/// Fields of a genesis file that only this engine knows.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Extension {
+    state_root: Option<B256>,
+}
+
+/// The rules of one chain.
+#[derive(Debug, Clone)]
+pub struct ChainSpec {
+    genesis: Genesis,
+    genesis_header: Header,
+    genesis_hash: B256,
+    state_root_override: Option<B256>,
+    blob_schedule: BlobScheduleBlobParams,
+}
+
+impl ChainSpec {
+    /// Reads a geth-format genesis file.
+    ///
+    /// A top-level `"stateRoot"`, unknown to other clients, replaces the root computed from
+    /// `alloc`, so that a chain with a big base state needs no accounts in its file.
+    pub fn from_json(json: &str) -> Result<Self, ChainSpecError> {
+        let genesis: Genesis = serde_json::from_str(json)?;
+        let extension: Extension = serde_json::from_str(json)?;
+        Self::new(genesis, extension.state_root)
+    }
+
+    /// Makes the rules from a parsed genesis; `state_root` replaces the root of `alloc`.
+    pub fn new(genesis: Genesis, state_root: Option<B256>) -> Result<Self, ChainSpecError> {
+        check_forks(&genesis.config)?;
+        let blob_schedule = genesis.config.blob_schedule_blob_params();
+        let root = state_root.unwrap_or_else(|| alloc_root(&genesis));
+        let mut spec = Self {
+            genesis,
+            genesis_header: Header::default(),
+            genesis_hash: B256::ZERO,
+            state_root_override: state_root,
+            blob_schedule,
+        };
+        spec.genesis_header = spec.header_of_genesis(root);
+        spec.genesis_hash = spec.genesis_header.hash_slow();
+        Ok(spec)
+    }
+
+    /// The parsed genesis file.
+    pub fn genesis(&self) -> &Genesis {
+        &self.genesis
+    }
+
+    /// The header of block 0.
+    pub fn genesis_header(&self) -> &Header {
+        &self.genesis_header
+    }
+
+    /// The hash of block 0.
+    pub fn genesis_hash(&self) -> B256 {
+        self.genesis_hash
+    }
+
+    /// The state root given in the file instead of accounts, if any.
+    pub fn state_root_override(&self) -> Option<B256> {
+        self.state_root_override
+    }
+
+    /// EIP-155 chain id.
+    pub fn chain_id(&self) -> u64 {
+        self.genesis.config.chain_id
+    }
+
+    /// Blob target, maximum and price of the block at `timestamp`; `None` before Cancun.
+    ///
+    /// EIP-7840 per fork, EIP-7892 for the blob-only changes between forks.
+    pub fn blob_params_at(&self, timestamp: u64) -> Option<BlobParams> {
+        if let Some(params) = self
+            .blob_schedule
+            .active_scheduled_params_at_timestamp(timestamp)
+        {
+            Some(*params)
+        } else if self.is_osaka_active_at_timestamp(timestamp) {
+            Some(self.blob_schedule.osaka)
+        } else if self.is_prague_active_at_timestamp(timestamp) {
+            Some(self.blob_schedule.prague)
+        } else {
+            self.is_cancun_active_at_timestamp(timestamp)
+                .then_some(self.blob_schedule.cancun)
+        }
+    }
+
+    /// The base fee of a block on `parent` (EIP-1559).
+    pub fn next_base_fee(&self, parent: &Header) -> u64 {
+        if !self.is_london_active_at_block(parent.number) {
+            return INITIAL_BASE_FEE;
+        }
+        parent
+            .next_block_base_fee(BaseFeeParams::ethereum())
+            .unwrap_or(INITIAL_BASE_FEE)
+    }
+
+    /// Block 0, whose optional fields appear with the fork that introduced them.
+    fn header_of_genesis(&self, state_root: B256) -> Header {
+        let genesis = &self.genesis;
+        let at = genesis.timestamp;
+        let cancun = self.is_cancun_active_at_timestamp(at);
+        let london = self.is_london_active_at_block(0);
+        let base_fee = genesis
+            .base_fee_per_gas
+            .and_then(|fee| u64::try_from(fee).ok());
+        Header {
+            parent_hash: genesis.parent_hash.unwrap_or_default(),
+            ommers_hash: EMPTY_OMMER_ROOT_HASH,
+            beneficiary: genesis.coinbase,
+            state_root,
+            transactions_root: EMPTY_ROOT_HASH,
+            receipts_root: EMPTY_ROOT_HASH,
+            difficulty: genesis.difficulty,
+            number: genesis.number.unwrap_or_default(),
+            gas_limit: genesis.gas_limit,
+            timestamp: at,
+            mix_hash: genesis.mix_hash,
+            nonce: B64::from(genesis.nonce.to_be_bytes()),
+            extra_data: genesis.extra_data.clone(),
+            base_fee_per_gas: london.then(|| base_fee.unwrap_or(INITIAL_BASE_FEE)),
+            withdrawals_root: self
+                .is_shanghai_active_at_timestamp(at)
+                .then_some(EMPTY_WITHDRAWALS),
+            blob_gas_used: cancun.then(|| genesis.blob_gas_used.unwrap_or_default()),
+            excess_blob_gas: cancun.then(|| genesis.excess_blob_gas.unwrap_or_default()),
+            parent_beacon_block_root: cancun.then_some(B256::ZERO),
+            requests_hash: self
+                .is_prague_active_at_timestamp(at)
+                .then_some(EMPTY_REQUESTS_HASH),
+            ..Default::default()
+        }
+    }
+}
+
+/// The state root of the accounts listed in the file.
+fn alloc_root(genesis: &Genesis) -> B256 {
+    alloy_trie::root::state_root_ref_unhashed(
+        genesis
+            .alloc
+            .iter()
+            .map(|(address, account)| (*address, account.clone().into_trie_account())),
+    )
+}
+
+/// Refuses chains that are not merged at genesis and timestamps out of order.
+fn check_forks(config: &ChainConfig) -> Result<(), ChainSpecError> {
+    let merged = config.terminal_total_difficulty == Some(U256::ZERO);
+    if !merged && !(config.terminal_total_difficulty_passed || config.shanghai_time == Some(0)) {
+        return Err(ChainSpecError::NotMerged);
+    }
+    let forks = [
+        (EthereumHardfork::Shanghai, config.shanghai_time),
+        (EthereumHardfork::Cancun, config.cancun_time),
+        (EthereumHardfork::Prague, config.prague_time),
+        (EthereumHardfork::Osaka, config.osaka_time),
+        (EthereumHardfork::Amsterdam, config.amsterdam_time),
+    ];
+    for pair in forks.windows(2) {
+        let [(earlier, first), (later, second)] = [pair[0], pair[1]];
+        if second.is_some_and(|second| first.is_none_or(|first| second < first)) {
+            return Err(ChainSpecError::ForkOrder { earlier, later });
+        }
+    }
+    Ok(())
+}
+
+impl EthereumHardforks for ChainSpec {
+    fn ethereum_fork_activation(&self, fork: EthereumHardfork) -> ForkCondition {
+        let config = &self.genesis.config;
+        let block = |number: Option<u64>| number.map_or(ForkCondition::Never, ForkCondition::Block);
+        let time = |at: Option<u64>| at.map_or(ForkCondition::Never, ForkCondition::Timestamp);
+        match fork {
+            EthereumHardfork::Frontier => ForkCondition::Block(0),
+            EthereumHardfork::Homestead => block(config.homestead_block),
+            EthereumHardfork::Dao if config.dao_fork_support => block(config.dao_fork_block),
+            EthereumHardfork::Tangerine => block(config.eip150_block),
+            EthereumHardfork::SpuriousDragon => block(config.eip155_block),
+            EthereumHardfork::Byzantium => block(config.byzantium_block),
+            EthereumHardfork::Constantinople => block(config.constantinople_block),
+            EthereumHardfork::Petersburg => block(config.petersburg_block),
+            EthereumHardfork::Istanbul => block(config.istanbul_block),
+            EthereumHardfork::MuirGlacier => block(config.muir_glacier_block),
+            EthereumHardfork::Berlin => block(config.berlin_block),
+            EthereumHardfork::London => block(config.london_block),
+            EthereumHardfork::ArrowGlacier => block(config.arrow_glacier_block),
+            EthereumHardfork::GrayGlacier => block(config.gray_glacier_block),
+            EthereumHardfork::Paris => ForkCondition::TTD {
+                activation_block_number: 0,
+                fork_block: Some(0),
+                total_difficulty: U256::ZERO,
+            },
+            EthereumHardfork::Shanghai => time(config.shanghai_time),
+            EthereumHardfork::Cancun => time(config.cancun_time),
+            EthereumHardfork::Prague => time(config.prague_time),
+            EthereumHardfork::Osaka => time(config.osaka_time),
+            EthereumHardfork::Bpo1 => time(config.bpo1_time),
+            EthereumHardfork::Bpo2 => time(config.bpo2_time),
+            EthereumHardfork::Bpo3 => time(config.bpo3_time),
+            EthereumHardfork::Bpo4 => time(config.bpo4_time),
+            EthereumHardfork::Bpo5 => time(config.bpo5_time),
+            EthereumHardfork::Amsterdam => time(config.amsterdam_time),
+            _ => ForkCondition::Never,
+        }
+    }
+}
+
+impl EthExecutorSpec for ChainSpec {
+    fn deposit_contract_address(&self) -> Option<Address> {
+        self.genesis.config.deposit_contract_address
+    }
+}

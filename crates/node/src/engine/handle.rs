@@ -1,0 +1,166 @@
+//! How the rest of the program talks to the engine thread: one message per request, one answer.
+
+use super::{
+    EngineError,
+    builder::{BuildError, BuildRequest, BuiltPayload},
+    reader::ChainReader,
+};
+use crate::primitives::BlockNumHash;
+use alloy_rpc_types_engine::{
+    ExecutionData, ForkchoiceState, ForkchoiceUpdated, PayloadAttributes, PayloadId, PayloadStatus,
+};
+use crossbeam_channel::Sender;
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+
+/// The engine's answer to one payload.
+#[derive(Debug, Clone)]
+pub struct NewPayloadOutcome {
+    /// Validity as the Engine API words it.
+    pub status: PayloadStatus,
+    /// Time on the engine thread, without queueing and without `persistence_wait`.
+    pub latency: Duration,
+    /// Time from arrival until the engine took the payload, plus the wait for a running save
+    /// when that was asked for.
+    pub persistence_wait: Duration,
+}
+
+/// A fork choice the engine refuses as a request (not as a block).
+#[derive(Debug, thiserror::Error)]
+pub enum ForkchoiceError {
+    /// Safe or finalized block unknown or not on the head's chain (code -38002).
+    #[error("invalid forkchoice state")]
+    InvalidState,
+    /// Attributes do not fit the head or the fork (code -38003). The fork choice itself was
+    /// applied.
+    #[error("invalid payload attributes: {0}")]
+    InvalidAttributes(String),
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// Why a payload could not be handed out.
+#[derive(Debug, thiserror::Error)]
+pub enum GetPayloadError {
+    /// No payload of that id is kept (code -38001).
+    #[error("unknown payload")]
+    Unknown,
+    /// The payload could not be built.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// One request to the engine thread.
+pub(super) enum Message {
+    NewPayload {
+        data: Box<ExecutionData>,
+        wait_for_persistence: bool,
+        received: std::time::Instant,
+        answer: oneshot::Sender<Result<NewPayloadOutcome, EngineError>>,
+    },
+    ForkchoiceUpdated {
+        state: ForkchoiceState,
+        attributes: Option<Box<PayloadAttributes>>,
+        answer: oneshot::Sender<Result<ForkchoiceUpdated, ForkchoiceError>>,
+    },
+    GetPayload {
+        id: PayloadId,
+        answer: oneshot::Sender<Result<BuiltPayload, GetPayloadError>>,
+    },
+    Shutdown {
+        answer: oneshot::Sender<Result<(), EngineError>>,
+    },
+}
+
+/// A cheap, shareable way to reach the engine.
+#[derive(Clone)]
+pub struct EngineHandle {
+    pub(super) requests: Sender<Message>,
+    pub(super) chain: ChainReader,
+    pub(super) persisted: watch::Receiver<BlockNumHash>,
+    pub(super) skip_invalid_transactions: bool,
+}
+
+impl EngineHandle {
+    /// Validates and executes a payload.
+    ///
+    /// With `wait_for_persistence` a running save is waited for first, so that it does not
+    /// compete with the payload; the wait is reported apart from the latency.
+    pub async fn new_payload(
+        &self,
+        data: ExecutionData,
+        wait_for_persistence: bool,
+    ) -> Result<NewPayloadOutcome, EngineError> {
+        let (answer, reply) = oneshot::channel();
+        let received = std::time::Instant::now();
+        let data = Box::new(data);
+        self.send(Message::NewPayload {
+            data,
+            wait_for_persistence,
+            received,
+            answer,
+        })?;
+        reply.await.map_err(|_| EngineError::Stopped)?
+    }
+
+    /// Moves head, safe and finalized; with attributes also starts a payload on the new head.
+    pub async fn fork_choice_updated(
+        &self,
+        state: ForkchoiceState,
+        attributes: Option<PayloadAttributes>,
+    ) -> Result<ForkchoiceUpdated, ForkchoiceError> {
+        let (answer, reply) = oneshot::channel();
+        let attributes = attributes.map(Box::new);
+        self.send(Message::ForkchoiceUpdated {
+            state,
+            attributes,
+            answer,
+        })?;
+        reply.await.map_err(|_| EngineError::Stopped)?
+    }
+
+    /// The payload that a fork choice with attributes started.
+    pub async fn get_payload(&self, id: PayloadId) -> Result<BuiltPayload, GetPayloadError> {
+        let (answer, reply) = oneshot::channel();
+        self.send(Message::GetPayload { id, answer })?;
+        reply.await.map_err(|_| EngineError::Stopped)?
+    }
+
+    /// Builds a block on any parent whose state is available. The chain does not change.
+    pub async fn build_block(&self, request: BuildRequest) -> Result<BuiltPayload, BuildError> {
+        let chain = self.chain.clone();
+        let skip_invalid = self.skip_invalid_transactions;
+        tokio::task::spawn_blocking(move || super::builder::build(&chain, &request, skip_invalid))
+            .await
+            .map_err(|error| BuildError::Internal(error.to_string()))?
+    }
+
+    /// Reads the chain without going through the engine thread.
+    pub fn chain(&self) -> ChainReader {
+        self.chain.clone()
+    }
+
+    /// The last block in the database, after the engine has taken note of the save.
+    pub fn persisted(&self) -> watch::Receiver<BlockNumHash> {
+        self.persisted.clone()
+    }
+
+    /// Writes every canonical in-memory block durably and stops the engine.
+    ///
+    /// Later requests fail with [`EngineError::Stopped`].
+    pub async fn shutdown(&self) -> Result<(), EngineError> {
+        let (answer, reply) = oneshot::channel();
+        self.send(Message::Shutdown { answer })?;
+        reply.await.map_err(|_| EngineError::Stopped)?
+    }
+
+    fn send(&self, message: Message) -> Result<(), EngineError> {
+        self.requests
+            .send(message)
+            .map_err(|_| EngineError::Stopped)
+    }
+}
