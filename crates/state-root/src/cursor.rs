@@ -6,6 +6,7 @@
 use crate::updates::Account;
 use alloy_primitives::{B256, U256};
 use alloy_trie::{BranchNodeCompact, Nibbles};
+use std::sync::Arc;
 
 /// Why stored state could not be read.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -19,7 +20,8 @@ pub enum CursorError {
     StateGone(B256),
 }
 
-/// A forward cursor over the stored branch nodes of one trie, in path order.
+/// A forward cursor over the stored branch nodes of one trie, in path order. Seeking backwards is
+/// allowed, and rare.
 ///
 /// Only branches that have a hashed or stored branch below them are stored; leaves, extensions
 /// and the root branch (the empty path) are not.
@@ -27,15 +29,13 @@ pub trait TrieCursor {
     /// The node stored exactly at `path`.
     fn seek_exact(&mut self, path: &Nibbles) -> Result<Option<BranchNodeCompact>, CursorError>;
     /// The first stored node whose path is `path` or after it.
-    fn seek(
-        &mut self,
-        path: &Nibbles,
-    ) -> Result<Option<(Nibbles, BranchNodeCompact)>, CursorError>;
+    fn seek(&mut self, path: &Nibbles)
+    -> Result<Option<(Nibbles, BranchNodeCompact)>, CursorError>;
     /// The stored node after the last one returned.
     fn next(&mut self) -> Result<Option<(Nibbles, BranchNodeCompact)>, CursorError>;
 }
 
-/// A forward cursor over hashed leaves, in key order.
+/// A forward cursor over hashed leaves, in key order. Seeking backwards is allowed, and rare.
 pub trait HashedCursor {
     /// What a leaf holds: an [`Account`], or the [`U256`] of a slot (never zero).
     type Value;
@@ -68,6 +68,37 @@ pub trait StateView {
     fn accounts(&self) -> Result<Self::Accounts<'_>, CursorError>;
     /// Opens a cursor over the hashed slots of `hashed_address`.
     fn slots(&self, hashed_address: B256) -> Result<Self::Slots<'_>, CursorError>;
+}
+
+impl<V: StateView> StateView for Arc<V> {
+    type Trie<'a>
+        = V::Trie<'a>
+    where
+        Self: 'a;
+    type Accounts<'a>
+        = V::Accounts<'a>
+    where
+        Self: 'a;
+    type Slots<'a>
+        = V::Slots<'a>
+    where
+        Self: 'a;
+
+    fn account_trie(&self) -> Result<Self::Trie<'_>, CursorError> {
+        (**self).account_trie()
+    }
+
+    fn storage_trie(&self, hashed_address: B256) -> Result<Self::Trie<'_>, CursorError> {
+        (**self).storage_trie(hashed_address)
+    }
+
+    fn accounts(&self) -> Result<Self::Accounts<'_>, CursorError> {
+        (**self).accounts()
+    }
+
+    fn slots(&self, hashed_address: B256) -> Result<Self::Slots<'_>, CursorError> {
+        (**self).slots(hashed_address)
+    }
 }
 
 /// Opens views of the state at one block, on whichever thread needs one.

@@ -3,6 +3,20 @@
 //! This crate knows no database and no async runtime. It reads stored state through the traits in
 //! [`cursor`], takes account changes as they are executed, and answers with a root, the trie nodes
 //! to store and the counters that say how the work was cut into jobs.
+//!
+//! Two computations of the same thing live here and share no trie code: the parallel pipeline
+//! behind [`RootPool`], and the serial [`reference`], which is its oracle and serves whoever has no
+//! block to execute (loading, unwinding, checking).
 
+pub mod chunk;
 pub mod cursor;
+mod error;
+mod hash;
+pub mod mem;
+mod pool;
+pub mod reference;
 pub mod updates;
+
+pub use chunk::ChunkPolicy;
+pub use error::RootError;
+pub use pool::{RootConfig, RootCounters, RootJob, RootOutcome, RootPool};

@@ -16,7 +16,11 @@ pub struct Account {
 
 impl Default for Account {
     fn default() -> Self {
-        Self { nonce: 0, balance: U256::ZERO, code_hash: KECCAK256_EMPTY }
+        Self {
+            nonce: 0,
+            balance: U256::ZERO,
+            code_hash: KECCAK256_EMPTY,
+        }
     }
 }
 

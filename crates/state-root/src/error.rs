@@ -1,0 +1,32 @@
+//! Why a block's state root could not be computed.
+
+use crate::cursor::CursorError;
+use alloy_primitives::B256;
+
+/// Why a block's state root could not be computed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RootError {
+    /// Stored state could not be read.
+    #[error(transparent)]
+    Cursor(#[from] CursorError),
+    /// The stored tries are not those of the parent block.
+    #[error("match the stored state to its parent block: root {expected} expected, {found} stored")]
+    ParentRoot {
+        /// The parent block's state root.
+        expected: B256,
+        /// What the stored tries hash to.
+        found: B256,
+    },
+    /// The stored tries contradict themselves: a changed leaf stayed out of reach.
+    #[error("reach every changed leaf through the stored trie nodes")]
+    Unreachable,
+    /// The job was dropped before it had an answer.
+    #[error("compute the state root: the job was cancelled")]
+    Cancelled,
+    /// A thread of the pool panicked; the text is the panic's own.
+    #[error("compute the state root: a worker panicked: {0}")]
+    Panicked(String),
+    /// The pool's threads are gone.
+    #[error("compute the state root: the worker pool has stopped")]
+    Stopped,
+}
