@@ -1,0 +1,191 @@
+//! What can go wrong in storage, as text that completes "failed to ...".
+
+use alloy_primitives::{Address, B256};
+use signet_libmdbx::ReadError;
+use state_root::cursor::CursorError;
+use std::path::PathBuf;
+
+/// A storage failure. The transaction it happened in was aborted: nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum DbError {
+    /// MDBX refused an operation.
+    #[error("{action} {table}: {source}")]
+    Mdbx {
+        /// What was being done, as a verb.
+        action: &'static str,
+        /// The table it was done to, or "the database".
+        table: &'static str,
+        /// MDBX's reason.
+        source: ReadError,
+    },
+    /// A file of the datadir could not be used.
+    #[error("{action} {}: {source}", path.display())]
+    File {
+        /// What was being done, as a verb phrase.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: std::io::Error,
+    },
+    /// Another live process holds the datadir's lock.
+    #[error("storage directory is currently in use as read-write by another process: PID {pid}")]
+    InUse {
+        /// The owner named by the lock file.
+        pid: u32,
+    },
+    /// The datadir was written in a layout this program does not know.
+    #[error("open the database: {} says version {found:?}, only version \"2\" is supported", path.display())]
+    Version {
+        /// The version file.
+        path: PathBuf,
+        /// What it contains.
+        found: String,
+    },
+    /// A database to be opened read-only does not exist or is not a complete one.
+    #[error("open the database read-only: {} holds no initialised database", path.display())]
+    Missing {
+        /// The datadir.
+        path: PathBuf,
+    },
+    /// The database has no block at all.
+    #[error("use the database: it has no genesis block")]
+    NoGenesis,
+    /// A block to append does not follow the head.
+    #[error(
+        "append block {number} ({hash}): its parent {parent_hash} at {expected_parent} is not the database head {head:?}"
+    )]
+    NotNext {
+        /// Number of the refused block.
+        number: u64,
+        /// Hash of the refused block.
+        hash: B256,
+        /// Its parent hash.
+        parent_hash: B256,
+        /// The number its parent must have.
+        expected_parent: u64,
+        /// Number and hash of the head (or of the block before it in the same batch).
+        head: Option<(u64, B256)>,
+    },
+    /// A block and its receipts or senders have different lengths.
+    #[error(
+        "append block {number}: {transactions} transactions, {senders} senders, {receipts} receipts"
+    )]
+    Lengths {
+        /// Number of the refused block.
+        number: u64,
+        /// Number of transactions.
+        transactions: usize,
+        /// Number of senders.
+        senders: usize,
+        /// Number of receipts.
+        receipts: usize,
+    },
+    /// A stored value cannot be decoded, or a row that must exist is absent.
+    #[error("decode {table}: {problem}")]
+    Corrupt {
+        /// The table's name.
+        table: &'static str,
+        /// What is wrong with the row.
+        problem: String,
+    },
+    /// An unwind was interrupted and has to be finished before blocks are added.
+    #[error("append blocks: the interrupted unwind to block {target} must be finished first")]
+    PendingUnwind {
+        /// The interrupted unwind's target.
+        target: u64,
+    },
+    /// A bulk load or genesis was asked of a database that already has content.
+    #[error("load state: the database is not empty")]
+    NotEmpty,
+    /// The same account was loaded twice.
+    #[error("load state: account {0} was given twice")]
+    DuplicateAccount(Address),
+    /// The same slot of an account was loaded twice.
+    #[error("load state: slot {slot} of account {address} was given twice")]
+    DuplicateSlot {
+        /// The account.
+        address: Address,
+        /// The slot.
+        slot: B256,
+    },
+    /// A slot came before any account.
+    #[error("load state: slot {0} was given before any account")]
+    SlotWithoutAccount(B256),
+    /// The genesis header commits to another state than the loaded one.
+    #[error("write genesis: header state root is {header}, the loaded state has {loaded}")]
+    GenesisRoot {
+        /// Root in the header.
+        header: B256,
+        /// Root of what is in the database.
+        loaded: B256,
+    },
+    /// A genesis block must have number 0 and no transactions.
+    #[error(
+        "write genesis: block {number} with {transactions} transactions is not a genesis block"
+    )]
+    NotGenesis {
+        /// Its number.
+        number: u64,
+        /// Its number of transactions.
+        transactions: usize,
+    },
+}
+
+/// Attaches what was being done to an MDBX result.
+pub(crate) trait Context<T> {
+    /// Names the failed action by its verb and the table it was done to.
+    fn doing(self, action: &'static str, table: &'static str) -> Result<T, DbError>;
+}
+
+impl<T, E: Into<ReadError>> Context<T> for Result<T, E> {
+    fn doing(self, action: &'static str, table: &'static str) -> Result<T, DbError> {
+        self.map_err(|e| DbError::Mdbx {
+            action,
+            table,
+            source: e.into(),
+        })
+    }
+}
+
+impl From<DbError> for CursorError {
+    fn from(error: DbError) -> Self {
+        Self::Database(error.to_string())
+    }
+}
+
+/// Why an unwind did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum UnwindError {
+    /// The target is above the database's head. The text is reth's.
+    #[error("Target block number {target} is higher than the latest block number {latest}")]
+    AboveTip {
+        /// The block asked for.
+        target: u64,
+        /// The head.
+        latest: u64,
+    },
+    /// The state restored from the changesets does not have the target header's root.
+    #[error(
+        "unwind to block {target}: restored state root {computed} differs from the header's {expected}"
+    )]
+    RootMismatch {
+        /// The block asked for.
+        target: u64,
+        /// Root of the restored state.
+        computed: B256,
+        /// Root in the target's header.
+        expected: B256,
+    },
+    /// Storage failed.
+    #[error(transparent)]
+    Database(#[from] DbError),
+    /// The root of the restored state could not be computed.
+    #[error("unwind to block {target}: recompute the state root: {problem}")]
+    Root {
+        /// The block asked for.
+        target: u64,
+        /// What failed.
+        problem: String,
+    },
+}

@@ -1,0 +1,165 @@
+//! Transactions: raw rows in and out of tables, with errors that name the table.
+//!
+//! A transaction belongs to one thread at a time. A read transaction pins the pages of its
+//! snapshot, so it must be short-lived while blocks are being written.
+
+use crate::{db::Inner, error::Context, error::DbError, tables::Table};
+use signet_libmdbx::{Cursor, Ro, Rw, TransactionKind, WriteFlags, tx::Tx};
+use std::{borrow::Cow, sync::Arc};
+
+/// One transaction over all tables. Everything readable is readable in both kinds.
+pub struct DbTx<K: TransactionKind> {
+    // Declared before `db`, so that the transaction ends before the environment can close.
+    tx: Tx<K>,
+    db: Arc<Inner>,
+}
+
+/// One consistent snapshot of the database.
+pub type DbView = DbTx<Ro>;
+
+/// The one write transaction. Dropping it undoes everything.
+pub(crate) type DbWrite = DbTx<Rw>;
+
+impl<K: TransactionKind> std::fmt::Debug for DbTx<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DbTx").finish_non_exhaustive()
+    }
+}
+
+impl DbView {
+    pub(crate) fn begin(db: Arc<Inner>) -> Result<Self, DbError> {
+        let tx = db
+            .env
+            .begin_ro_unsync()
+            .doing("begin reading", "the database")?;
+        Ok(Self { tx, db })
+    }
+}
+
+impl<K: TransactionKind> DbTx<K> {
+    /// The value at `key`, borrowed from the page where that is safe.
+    pub(crate) fn get(&self, table: Table, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, DbError> {
+        self.tx
+            .get(self.db.handles.of(table).dbi(), key)
+            .doing("read", table.name())
+    }
+
+    /// A cursor over `table`.
+    pub(crate) fn cursor(&self, table: Table) -> Result<Cursor<'_, K>, DbError> {
+        self.tx
+            .cursor(self.db.handles.of(table))
+            .doing("open a cursor on", table.name())
+    }
+
+    /// The underlying transaction.
+    pub(crate) fn raw(&self) -> &Tx<K> {
+        &self.tx
+    }
+
+    /// The database it reads.
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.db
+    }
+
+    /// Calls `each` with every row of `table` in order, as stored: key, then value.
+    pub fn for_each_row(
+        &self,
+        table: Table,
+        mut each: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), DbError> {
+        let mut cursor = self.cursor(table)?;
+        let mut row = cursor
+            .first::<Cow<'_, [u8]>, Cow<'_, [u8]>>()
+            .doing("read", table.name())?;
+        while let Some((key, value)) = row {
+            each(&key, &value);
+            row = cursor.next().doing("read", table.name())?;
+        }
+        Ok(())
+    }
+
+    /// Whether `table` has no row.
+    pub fn is_empty(&self, table: Table) -> Result<bool, DbError> {
+        Ok(self
+            .cursor(table)?
+            .first::<(), ()>()
+            .doing("read", table.name())?
+            .is_none())
+    }
+}
+
+impl DbWrite {
+    pub(crate) fn begin(db: Arc<Inner>) -> Result<Self, DbError> {
+        let tx = db
+            .env
+            .begin_rw_unsync()
+            .doing("begin writing", "the database")?;
+        Ok(Self { tx, db })
+    }
+
+    /// Makes everything written durable (as far as the sync mode says).
+    pub(crate) fn commit(self) -> Result<(), DbError> {
+        self.tx.commit().doing("commit", "the database")
+    }
+
+    /// Sets the value at `key` of a table without duplicates.
+    pub(crate) fn put(&self, table: Table, key: &[u8], value: &[u8]) -> Result<(), DbError> {
+        debug_assert!(!table.is_dup_sort());
+        self.tx
+            .put(self.db.handles.of(table), key, value, WriteFlags::UPSERT)
+            .doing("write", table.name())
+    }
+
+    /// Removes `key`, with all its duplicates, when it is there.
+    pub(crate) fn delete(&self, table: Table, key: &[u8]) -> Result<(), DbError> {
+        self.tx
+            .del(self.db.handles.of(table), key, None)
+            .doing("delete from", table.name())?;
+        Ok(())
+    }
+
+    /// Removes every row of `table` from `key` on.
+    pub(crate) fn delete_from(&self, table: Table, key: &[u8]) -> Result<(), DbError> {
+        let mut cursor = self.cursor(table)?;
+        let mut found = cursor
+            .set_range::<(), ()>(key)
+            .doing("read", table.name())?;
+        while found.is_some() {
+            if table.is_dup_sort() {
+                cursor.del_all_dups()
+            } else {
+                cursor.del()
+            }
+            .doing("delete from", table.name())?;
+            // A deletion leaves the cursor on the row that followed the deleted one.
+            found = cursor.get_current::<(), ()>().doing("read", table.name())?;
+        }
+        Ok(())
+    }
+}
+
+/// Replaces, in a table with duplicates, the one value of `key` that begins with `subkey`; `None`
+/// removes it.
+pub(crate) fn upsert_dup(
+    cursor: &mut Cursor<'_, Rw>,
+    table: Table,
+    key: &[u8],
+    subkey: &[u8],
+    value: Option<&[u8]>,
+) -> Result<(), DbError> {
+    let current: Option<Cow<'_, [u8]>> = cursor
+        .get_both_range(key, subkey)
+        .doing("read", table.name())?;
+    if let Some(current) = current.filter(|current| current.starts_with(subkey)) {
+        if value.is_some_and(|value| *value == *current) {
+            return Ok(());
+        }
+        cursor.del().doing("delete from", table.name())?;
+    }
+    match value {
+        Some(value) => cursor
+            .put(key, value, WriteFlags::UPSERT)
+            .doing("write", table.name()),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,331 @@
+//! Taking the database back to an earlier block.
+//!
+//! The changesets above the target give every changed key's value at the target. From them the
+//! target's root is recomputed and checked before anything is written; then one transaction
+//! restores the state and removes the blocks. A marker, committed first, names the target as long
+//! as the work is under way, so that an interruption at any moment is noticed by whoever opens the
+//! database next.
+//!
+//! Code stays: it is addressed by its hash, and nothing tells who else uses it.
+
+use crate::{
+    codec,
+    db::StateDb,
+    error::{Context, DbError, UnwindError},
+    history::HistoryKey,
+    overlay::Overlay,
+    tables::Table,
+    tx::{DbTx, DbView, DbWrite},
+    types::{BlockNumHash, UnwindProgress, UnwindStage, UnwindSummary},
+    view::{Marker, undecodable},
+};
+use alloy_primitives::{Address, B256, U256, keccak256, map::AddressMap};
+use signet_libmdbx::TransactionKind;
+use state_root::{
+    reference,
+    updates::{Account, HashedState, HashedStorage, TrieUpdates},
+};
+use std::{borrow::Cow, collections::BTreeMap};
+
+/// Metadata key under which the target of an unwind is kept while it is under way.
+const PENDING_UNWIND: &[u8] = b"pending_unwind";
+
+impl StateDb {
+    /// The target of an unwind that was begun and not finished; unwinding to it finishes it.
+    pub fn pending_unwind(&self) -> Result<Option<u64>, DbError> {
+        self.view()?.pending_unwind()
+    }
+
+    /// Goes back to block `target`, which stays. `progress` is told when a step begins.
+    ///
+    /// The state root of the target is recomputed and compared with its header, also when there is
+    /// nothing to remove. On an error nothing has changed.
+    pub fn unwind(
+        &self,
+        target: u64,
+        progress: &mut dyn FnMut(UnwindProgress),
+    ) -> Result<UnwindSummary, UnwindError> {
+        let view = self.view()?;
+        let head = view.head()?.ok_or(DbError::NoGenesis)?;
+        if target > head.number {
+            return Err(UnwindError::AboveTip {
+                target,
+                latest: head.number,
+            });
+        }
+        if target < head.number {
+            self.set_pending(Some(target))?;
+        }
+        match self.unwind_from(&view, head, target, progress) {
+            Ok(summary) => Ok(summary),
+            Err(error) => {
+                if let Err(second) = self.set_pending(None) {
+                    tracing::warn!(error = %second, "failed to clear the mark of a failed unwind");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn unwind_from(
+        &self,
+        view: &DbView,
+        head: BlockNumHash,
+        target: u64,
+        progress: &mut dyn FnMut(UnwindProgress),
+    ) -> Result<UnwindSummary, UnwindError> {
+        let mut report = |stage, items| progress(UnwindProgress { stage, items });
+        report(UnwindStage::Changesets, head.number - target);
+        let before = Before::collect(view, target)?;
+        report(UnwindStage::StateRoot, before.leaves());
+        let (hashed, trie, state_root) = before.check_root(view, target)?;
+        let summary = UnwindSummary {
+            head: BlockNumHash {
+                number: target,
+                hash: target_hash(view, target)?,
+            },
+            state_root,
+            blocks: head.number - target,
+            accounts: before.accounts.len() as u64,
+            slots: before.slots.values().map(|slots| slots.len() as u64).sum(),
+        };
+        if target == head.number && self.pending_unwind()?.is_none() {
+            return Ok(summary);
+        }
+        let tx = self.write()?;
+        report(UnwindStage::State, before.leaves());
+        tx.restore_plain(&before)?;
+        tx.write_overlay(&Overlay::default().extend(&hashed, &trie))?;
+        report(UnwindStage::History, before.leaves());
+        tx.cut_histories(&before, target)?;
+        report(UnwindStage::Blocks, summary.blocks);
+        tx.remove_blocks(target, head.number)?;
+        tx.lower_markers(target)?;
+        tx.delete(Table::Metadata, PENDING_UNWIND)?;
+        report(UnwindStage::Commit, 0);
+        tx.commit()?;
+        Ok(summary)
+    }
+
+    fn set_pending(&self, target: Option<u64>) -> Result<(), DbError> {
+        let tx = self.write()?;
+        match target {
+            Some(target) => {
+                let value = codec::encode_bytes(target.to_be_bytes().to_vec());
+                tx.put(Table::Metadata, PENDING_UNWIND, &value)?;
+            }
+            None => tx.delete(Table::Metadata, PENDING_UNWIND)?,
+        }
+        tx.commit()
+    }
+}
+
+fn target_hash(view: &DbView, target: u64) -> Result<B256, DbError> {
+    view.block_hash(target)?
+        .ok_or_else(|| undecodable(Table::CanonicalHeaders))
+}
+
+impl<K: TransactionKind> DbTx<K> {
+    /// The target of an unfinished unwind.
+    pub(crate) fn pending_unwind(&self) -> Result<Option<u64>, DbError> {
+        self.decoded(Table::Metadata, PENDING_UNWIND, |value| {
+            codec::decode_block_key(&codec::decode_bytes(value)?)
+        })
+    }
+}
+
+/// Every key that blocks above the target changed, with its value at the target.
+#[derive(Debug, Default)]
+struct Before {
+    accounts: BTreeMap<Address, Option<Account>>,
+    slots: BTreeMap<Address, Vec<(B256, U256)>>,
+}
+
+impl Before {
+    /// Reads the changesets above `target`, oldest first: a key's first row has its value.
+    fn collect<K: TransactionKind>(tx: &DbTx<K>, target: u64) -> Result<Self, DbError> {
+        let first = (target.saturating_add(1)).to_be_bytes();
+        let mut accounts: AddressMap<Option<Account>> = AddressMap::default();
+        tx.rows_from(Table::AccountChangeSets, &first, |_, value| {
+            let (address, before) = codec::decode_account_change(value)?;
+            accounts.entry(address).or_insert(before);
+            Some(())
+        })?;
+        let mut slots: AddressMap<Vec<(B256, U256)>> = AddressMap::default();
+        tx.rows_from(Table::StorageChangeSets, &first, |key, value| {
+            let address = Address::try_from(key.get(8..)?).ok()?;
+            slots
+                .entry(address)
+                .or_default()
+                .push(codec::decode_slot(value)?);
+            Some(())
+        })?;
+        for slots in slots.values_mut() {
+            // Stable, and each slot's rows are in block order: the first of equals is the oldest.
+            slots.sort_by_key(|(slot, _)| *slot);
+            slots.dedup_by_key(|(slot, _)| *slot);
+        }
+        Ok(Self {
+            accounts: accounts.into_iter().collect(),
+            slots: slots.into_iter().collect(),
+        })
+    }
+
+    fn leaves(&self) -> u64 {
+        let slots: usize = self.slots.values().map(Vec::len).sum();
+        (self.accounts.len() + slots) as u64
+    }
+
+    fn hashed(&self) -> HashedState {
+        let mut accounts: Vec<_> = self
+            .accounts
+            .iter()
+            .map(|(address, account)| (keccak256(address), *account))
+            .collect();
+        accounts.sort_unstable_by_key(|(key, _)| *key);
+        let storages = self.slots.iter().map(|(address, slots)| {
+            let mut slots: Vec<_> = slots
+                .iter()
+                .map(|(slot, value)| (keccak256(slot), *value))
+                .collect();
+            slots.sort_unstable_by_key(|(key, _)| *key);
+            (
+                keccak256(address),
+                HashedStorage {
+                    wiped: false,
+                    slots,
+                },
+            )
+        });
+        HashedState {
+            accounts,
+            storages: storages.collect(),
+        }
+    }
+
+    /// Computes the target's root over the head's tries and compares it with the header's.
+    fn check_root(
+        &self,
+        view: &DbView,
+        target: u64,
+    ) -> Result<(HashedState, TrieUpdates, B256), UnwindError> {
+        let hashed = self.hashed();
+        let (computed, trie) =
+            reference::incremental_root(view, &hashed).map_err(|e| UnwindError::Root {
+                target,
+                problem: e.to_string(),
+            })?;
+        let header = view
+            .header(target)?
+            .ok_or_else(|| undecodable(Table::Headers))?;
+        if computed != header.state_root {
+            return Err(UnwindError::RootMismatch {
+                target,
+                computed,
+                expected: header.state_root,
+            });
+        }
+        Ok((hashed, trie, computed))
+    }
+}
+
+impl<K: TransactionKind> DbTx<K> {
+    /// Calls `each` with every row from `first` on; `None` from it means an undecodable row.
+    fn rows_from(
+        &self,
+        table: Table,
+        first: &[u8],
+        mut each: impl FnMut(&[u8], &[u8]) -> Option<()>,
+    ) -> Result<(), DbError> {
+        let mut cursor = self.cursor(table)?;
+        let mut row: Option<(Cow<'_, [u8]>, Cow<'_, [u8]>)> =
+            cursor.set_range(first).doing("read", table.name())?;
+        while let Some((key, value)) = row {
+            each(&key, &value).ok_or_else(|| undecodable(table))?;
+            row = cursor.next().doing("read", table.name())?;
+        }
+        Ok(())
+    }
+}
+
+impl DbWrite {
+    fn restore_plain(&self, before: &Before) -> Result<(), DbError> {
+        let mut buf = Vec::with_capacity(128);
+        for (address, account) in &before.accounts {
+            let account = account.as_ref();
+            self.set_account(
+                Table::PlainAccountState,
+                address.as_slice(),
+                account,
+                &mut buf,
+            )?;
+        }
+        let mut cursor = self.cursor(Table::PlainStorageState)?;
+        for (address, slots) in &before.slots {
+            self.set_plain_slots(&mut cursor, address, slots)?;
+        }
+        Ok(())
+    }
+
+    fn cut_histories(&self, before: &Before, target: u64) -> Result<(), DbError> {
+        for address in before.accounts.keys() {
+            self.cut_history(HistoryKey::Account(*address), target)?;
+        }
+        for (address, slots) in &before.slots {
+            for (slot, _) in slots {
+                self.cut_history(HistoryKey::Slot(*address, *slot), target)?;
+            }
+        }
+        let first = (target + 1).to_be_bytes();
+        self.delete_from(Table::AccountChangeSets, &first)?;
+        self.delete_from(Table::StorageChangeSets, &first)
+    }
+
+    fn remove_blocks(&self, target: u64, head: u64) -> Result<(), DbError> {
+        for number in target + 1..=head {
+            let block = self
+                .block(number)?
+                .ok_or_else(|| undecodable(Table::Headers))?;
+            self.delete(Table::HeaderNumbers, block.hash.as_slice())?;
+            for transaction in &block.transactions {
+                self.delete(
+                    Table::TransactionHashNumbers,
+                    transaction.tx_hash().as_slice(),
+                )?;
+            }
+        }
+        let first_transaction = self.body_indices(target)?.next().to_be_bytes();
+        for table in [
+            Table::Transactions,
+            Table::TransactionSenders,
+            Table::Receipts,
+            Table::TransactionBlocks,
+        ] {
+            self.delete_from(table, &first_transaction)?;
+        }
+        let first = (target + 1).to_be_bytes();
+        for table in [
+            Table::CanonicalHeaders,
+            Table::Headers,
+            Table::BlockBodyIndices,
+            Table::BlockOmmers,
+            Table::BlockWithdrawals,
+        ] {
+            self.delete_from(table, &first)?;
+        }
+        Ok(())
+    }
+
+    /// Lowers the checkpoints and the markers that are above `target`.
+    fn lower_markers(&self, target: u64) -> Result<(), DbError> {
+        self.write_checkpoints(target)?;
+        for marker in [Marker::Safe, Marker::Finalized] {
+            let lowered = self
+                .marker(marker)?
+                .filter(|block| *block > target)
+                .map(|_| target);
+            self.put_marker(marker, lowered)?;
+        }
+        Ok(())
+    }
+}
