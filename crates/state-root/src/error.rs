@@ -17,9 +17,9 @@ pub enum RootError {
         /// What the stored tries hash to.
         found: B256,
     },
-    /// The stored tries contradict themselves: a changed leaf stayed out of reach.
-    #[error("reach every changed leaf through the stored trie nodes")]
-    Unreachable,
+    /// A stored branch names a child of which no leaf is stored, or a path cannot be followed.
+    #[error("read the stored tries: branches and leaves contradict each other")]
+    Inconsistent,
     /// The job was dropped before it had an answer.
     #[error("compute the state root: the job was cancelled")]
     Cancelled,

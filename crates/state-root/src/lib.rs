@@ -13,8 +13,11 @@ pub mod cursor;
 mod error;
 mod hash;
 pub mod mem;
+mod nibbles;
 mod pool;
+mod proof;
 pub mod reference;
+mod sparse;
 pub mod updates;
 
 pub use chunk::ChunkPolicy;

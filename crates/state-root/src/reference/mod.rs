@@ -1,52 +1,18 @@
-//! placeholder
-#![expect(clippy::todo, reason = "signatures first")]
-use crate::{
-    cursor::{CursorError, StateView},
-    updates::*,
+//! The serial state root, and the oracle of the parallel one.
+//!
+//! Everything here goes through `alloy_trie::HashBuilder`, fed in key order from one thread. It
+//! shares no trie code with the pipeline, so that an error in either shows as a difference.
+//!
+//! All forms answer with the root and the stored branches that change. They take changed leaves
+//! into account in one of two ways: on top of a view from before ([`incremental_root`],
+//! [`storage_root`]) or as the keys in which the leaves of a view differ from its stored branches
+//! ([`root_of_prefixes`]).
+
+mod overlay;
+mod rebuild;
+mod state;
+
+pub use rebuild::root_of_storage_leaves;
+pub use state::{
+    PrefixSets, StoragePrefixes, incremental_root, root_of_leaves, root_of_prefixes, storage_root,
 };
-use alloy_primitives::{B256, map::B256Map};
-
-/// Keys that may have changed since the stored branches were written.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PrefixSets {
-    /// Hashed addresses, strictly ascending, of accounts changed, added, removed or with changed storage.
-    pub accounts: Vec<B256>,
-    /// Changed slots by hashed address; every such account counts as changed.
-    pub storages: B256Map<StoragePrefixes>,
-}
-
-/// Slots of one account that may have changed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct StoragePrefixes {
-    /// Whether the stored branches are void, so that the trie is rebuilt from its leaves.
-    pub wiped: bool,
-    /// Hashed slots, strictly ascending.
-    pub slots: Vec<B256>,
-}
-
-/// From scratch, over every leaf.
-pub fn root_of_leaves<V: StateView>(_view: &V) -> Result<(B256, TrieUpdates), CursorError> {
-    todo!()
-}
-/// Serial, over the view before `changes`.
-pub fn incremental_root<V: StateView>(
-    _view: &V,
-    _changes: &HashedState,
-) -> Result<(B256, TrieUpdates), CursorError> {
-    todo!()
-}
-/// Serial, over leaves after the changes and stored branches from before.
-pub fn root_of_prefixes<V: StateView>(
-    _view_after: &V,
-    _prefixes: &PrefixSets,
-) -> Result<(B256, TrieUpdates), CursorError> {
-    todo!()
-}
-/// One storage trie, over the view before `changes`.
-pub fn storage_root<V: StateView>(
-    _view: &V,
-    _hashed_address: B256,
-    _changes: Option<&HashedStorage>,
-) -> Result<(B256, StorageTrieUpdates), CursorError> {
-    todo!()
-}

@@ -1,0 +1,474 @@
+//! The pipeline against both references, on tries of every shape.
+
+use super::*;
+use crate::{
+    chunk::ChunkPolicy,
+    cursor::{CursorError, StateView},
+    hash::{ChangedLeaves, HashedChange},
+    mem::{MemCursor, MemSource, MemState},
+    reference,
+    updates::{Account, AccountChange, HashedState},
+};
+use alloy_primitives::{Address, B256, U256, keccak256};
+use alloy_trie::{BranchNodeCompact, Nibbles, TrieAccount, root};
+use proptest::{collection::vec, prelude::*};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+type Accounts = BTreeMap<B256, Account>;
+type Slots = BTreeMap<B256, BTreeMap<B256, U256>>;
+
+fn config(
+    chunk_size: usize,
+    chunk_policy: ChunkPolicy,
+    accounts: usize,
+    storages: usize,
+) -> RootConfig {
+    RootConfig {
+        chunk_size: NonZeroUsize::new(chunk_size).unwrap(),
+        chunk_policy,
+        account_workers: NonZeroUsize::new(accounts).unwrap(),
+        storage_workers: NonZeroUsize::new(storages).unwrap(),
+    }
+}
+
+fn any_config() -> impl Strategy<Value = RootConfig> {
+    let size = prop_oneof![1..8_usize, 1..1000_usize];
+    (size, 0..3_usize, 1..5_usize, 1..5_usize)
+        .prop_map(|(size, policy, a, s)| config(size, ChunkPolicy::ALL[policy], a, s))
+}
+
+/// Keys that crowd: spread at the top, along one long path, or at its very end, where leaves are
+/// so short that nodes are embedded.
+fn any_key() -> impl Strategy<Value = B256> {
+    let spread = any::<u16>().prop_map(|seed| keccak256((seed % 97).to_be_bytes()));
+    let top = (0..3_u8, 0..40_u8).prop_map(|(first, second)| {
+        let mut key = B256::ZERO;
+        (key[0], key[1], key[31]) = (first * 0x11, second, 1);
+        key
+    });
+    let deep = (0..2_u8, 0..3_u8, 0..40_u8).prop_map(|(first, middle, last)| {
+        let mut key = B256::ZERO;
+        (key[0], key[30], key[31]) = (first * 0x40, middle, last);
+        key
+    });
+    prop_oneof![3 => spread, 2 => top, 3 => deep]
+}
+
+fn any_value() -> impl Strategy<Value = U256> {
+    prop_oneof![
+        2 => Just(U256::ZERO),
+        4 => (1..100_u64).prop_map(U256::from),
+        1 => any::<[u8; 32]>().prop_map(U256::from_be_bytes),
+    ]
+}
+
+fn any_account() -> impl Strategy<Value = Account> {
+    (0..3_u64, any_value()).prop_map(|(nonce, balance)| Account {
+        nonce,
+        balance,
+        ..Account::default()
+    })
+}
+
+/// A change that leaves no slots behind without their account.
+fn any_change() -> impl Strategy<Value = HashedChange> {
+    let few = vec((any_key(), any_value()), 0..4);
+    let many = vec((any_key(), any_value()), 0..60);
+    let slots = prop_oneof![8 => few, 1 => many];
+    (
+        any_key(),
+        prop::option::weighted(0.8, any_account()),
+        prop::bool::weighted(0.1),
+        slots,
+    )
+        .prop_map(|(address, account, wiped, slots)| HashedChange {
+            address,
+            account: Some(account),
+            storage_wiped: wiped || account.is_none(),
+            slots: if account.is_some() { slots } else { Vec::new() },
+        })
+}
+
+fn any_block() -> impl Strategy<Value = Vec<HashedChange>> {
+    prop_oneof![vec(any_change(), 0..6), vec(any_change(), 0..60)]
+}
+
+fn hashed_state(changes: &[HashedChange]) -> HashedState {
+    let mut leaves = ChangedLeaves::default();
+    changes
+        .iter()
+        .for_each(|change| leaves.push(change.clone(), |_| ()));
+    leaves.into_sorted()
+}
+
+/// The state after changes, with tries made from nothing but its leaves.
+fn from_scratch(before: &MemState, changes: &HashedState) -> (MemState, B256) {
+    let mut after = before.clone();
+    after.apply(changes, &Default::default());
+    let (state, root) = MemState::from_leaves(after.accounts, after.slots).unwrap();
+    assert_eq!(root, alloy_root(&state));
+    (state, root)
+}
+
+fn alloy_root(state: &MemState) -> B256 {
+    root::state_root(state.accounts.iter().map(|(address, account)| {
+        let slots = state.slots.get(address).into_iter().flatten();
+        let storage_root = root::storage_root(slots.map(|(slot, value)| (*slot, *value)));
+        let Account {
+            nonce,
+            balance,
+            code_hash,
+        } = *account;
+        (
+            *address,
+            TrieAccount::new(nonce, balance, storage_root, code_hash),
+        )
+    }))
+}
+
+/// Sends `changes` in messages of at most `per_message`.
+fn run(
+    pool: &RootPool<MemSource>,
+    state: &MemState,
+    root: B256,
+    changes: &[HashedChange],
+    per_message: usize,
+) -> RootOutcome {
+    let job = pool.prepare(Arc::new(MemSource(Arc::new(state.clone()))), root);
+    for message in changes.chunks(per_message) {
+        job.messages
+            .send(Message::Hashed(message.to_vec()))
+            .unwrap();
+    }
+    job.finish().unwrap()
+}
+
+/// One block computed in every way, on top of `state`, which it then becomes.
+fn check_block(
+    pool: &RootPool<MemSource>,
+    (state, root): (MemState, B256),
+    changes: &[HashedChange],
+    per_message: usize,
+) -> (MemState, B256) {
+    let leaves = hashed_state(changes);
+    let (expected, expected_root) = from_scratch(&state, &leaves);
+
+    let (serial_root, serial_nodes) = reference::incremental_root(&state, &leaves).unwrap();
+    let mut serial = state.clone();
+    serial.apply(&leaves, &serial_nodes);
+    assert_eq!((&serial, serial_root), (&expected, expected_root), "serial");
+
+    let outcome = run(pool, &state, root, changes, per_message);
+    let mut parallel = state;
+    parallel.apply(&outcome.hashed_state, &outcome.trie_updates);
+    assert_eq!(outcome.hashed_state, leaves);
+    assert_eq!(
+        (&parallel, outcome.root),
+        (&expected, expected_root),
+        "parallel"
+    );
+    (expected, expected_root)
+}
+
+#[track_caller]
+fn check_rounds(config: RootConfig, rounds: &[Vec<HashedChange>], per_message: usize) {
+    let pool = RootPool::new(config).unwrap();
+    let empty = MemState::from_leaves(Accounts::new(), Slots::new()).unwrap();
+    rounds.iter().fold(empty, |state, changes| {
+        check_block(&pool, state, changes, per_message)
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn every_way_gives_the_same_root_and_nodes(
+        config in any_config(),
+        rounds in vec(any_block(), 1..6),
+        per_message in 1..20_usize,
+    ) {
+        check_rounds(config, &rounds, per_message);
+    }
+
+    #[test]
+    fn one_whale_contract(
+        config in any_config(),
+        rounds in vec(vec((any_key(), any_value()), 1..200), 1..6),
+        per_message in 1..3_usize,
+    ) {
+        let change = |slots: &[(B256, U256)]| HashedChange {
+            address: B256::ZERO,
+            account: Some(Some(Account::default())),
+            storage_wiped: false,
+            slots: slots.to_vec(),
+        };
+        let rounds: Vec<_> =
+            rounds.iter().map(|slots| slots.chunks(7).map(change).collect::<Vec<_>>()).collect();
+        check_rounds(config, &rounds, per_message);
+    }
+
+    #[test]
+    fn hashed_keys_and_order_of_delivery(
+        config in any_config(),
+        seeds in vec((0..200_u8, 0..20_u8, any_value()), 1..100),
+        cut in 0..100_usize,
+    ) {
+        let changes: Vec<_> = seeds.iter().map(|&(account, slot, value)| AccountChange {
+            address: Address::with_last_byte(account),
+            account: Some(Account { balance: value, ..Account::default() }),
+            storage_wiped: false,
+            slots: vec![(B256::with_last_byte(slot), value)],
+        }).collect();
+        let leaves = HashedState::from_changes(&changes);
+        let pool = RootPool::new(config).unwrap();
+        let (before, root) = sample_state();
+        let expected = from_scratch(&before, &leaves);
+        let job = pool.prepare(Arc::new(MemSource(Arc::new(before))), root);
+        let (early, late) = changes.split_at(cut.min(changes.len()));
+        job.update(early.to_vec());
+        late.iter().for_each(|change| job.update(vec![change.clone()]));
+        let outcome = job.finish().unwrap();
+        prop_assert_eq!(outcome.root, expected.1);
+        prop_assert_eq!(outcome.hashed_state, leaves);
+    }
+}
+
+/// Some hundred accounts, a quarter with slots, under hashed keys.
+fn sample_state() -> (MemState, B256) {
+    let address = |seed: u16| keccak256(Address::left_padding_from(&seed.to_be_bytes()));
+    let account = |seed: u16| Account {
+        nonce: seed.into(),
+        ..Account::default()
+    };
+    let slots = |seed: u16| {
+        (0..seed).map(move |slot| (keccak256(B256::from(U256::from(slot))), U256::from(seed)))
+    };
+    MemState::from_leaves(
+        (0..400)
+            .map(|seed| (address(seed), account(seed)))
+            .collect(),
+        (0..400)
+            .step_by(4)
+            .map(|seed| (address(seed), slots(seed).collect()))
+            .collect(),
+    )
+    .unwrap()
+}
+
+fn sample_changes(count: u16) -> Vec<HashedChange> {
+    (0..count)
+        .map(|seed| HashedChange {
+            address: keccak256(Address::left_padding_from(&seed.to_be_bytes())),
+            account: Some(Some(Account {
+                nonce: 9,
+                ..Account::default()
+            })),
+            storage_wiped: false,
+            slots: vec![(keccak256(B256::ZERO), U256::from(7))],
+        })
+        .collect()
+}
+
+#[test]
+fn a_block_without_changes_keeps_the_root() {
+    let pool = RootPool::new(config(5, ChunkPolicy::Always, 1, 1)).unwrap();
+    let outcome = run(&pool, &MemState::default(), B256::repeat_byte(3), &[], 1);
+    assert_eq!(
+        (outcome.root, outcome.counters),
+        (B256::repeat_byte(3), RootCounters::default())
+    );
+}
+
+#[test]
+fn jobs_follow_the_chunk_size() {
+    let (state, root) = sample_state();
+    let mut jobs = Vec::new();
+    for chunk_size in [5, 60, 100_000] {
+        let pool = RootPool::new(config(chunk_size, ChunkPolicy::Always, 2, 2)).unwrap();
+        let counters = run(&pool, &state, root, &sample_changes(100), 100).counters;
+        assert_eq!(
+            (counters.account_targets, counters.storage_targets),
+            (100, 100)
+        );
+        assert_eq!(counters.batches, 1);
+        assert_eq!(counters.unsplit_batches, u64::from(chunk_size > 200));
+        assert!(counters.nodes_revealed > 100);
+        jobs.push(counters.jobs);
+    }
+    assert_eq!(jobs, [40, 4, 1]);
+}
+
+#[test]
+fn reth_policies_leave_small_batches_whole_without_idle_workers() {
+    let (state, root) = sample_state();
+    for policy in [ChunkPolicy::Reth1_11, ChunkPolicy::Reth2_5] {
+        // One worker of each kind can never be two idle ones.
+        let pool = RootPool::new(config(5, policy, 1, 1)).unwrap();
+        let small = run(&pool, &state, root, &sample_changes(100), 100).counters;
+        let large = run(&pool, &state, root, &sample_changes(200), 200).counters;
+        assert_eq!((small.jobs, small.unsplit_batches), (1, 1), "{policy}");
+        assert_eq!((large.jobs, large.unsplit_batches), (80, 0), "{policy}");
+    }
+}
+
+#[test]
+fn dropping_a_job_leaves_the_pool_usable() {
+    let (state, root) = sample_state();
+    let pool = RootPool::new(config(1, ChunkPolicy::Always, 2, 2)).unwrap();
+    let source = Arc::new(MemSource(Arc::new(state.clone())));
+    for sent in [0, 1, 300] {
+        let job = pool.prepare(Arc::clone(&source), root);
+        job.messages
+            .send(Message::Hashed(sample_changes(sent)))
+            .unwrap();
+        drop(job);
+    }
+    check_block(&pool, (state, root), &sample_changes(50), 3);
+}
+
+#[test]
+fn a_wrong_parent_root_is_named() {
+    let (state, root) = sample_state();
+    let pool = RootPool::new(config(5, ChunkPolicy::Always, 2, 2)).unwrap();
+    let job = pool.prepare(
+        Arc::new(MemSource(Arc::new(state.clone()))),
+        B256::repeat_byte(1),
+    );
+    job.messages
+        .send(Message::Hashed(sample_changes(3)))
+        .unwrap();
+    match job.finish() {
+        Err(RootError::ParentRoot { expected, found }) => {
+            assert_eq!((expected, found), (B256::repeat_byte(1), root));
+        }
+        other => panic!("{other:?}"),
+    }
+    check_block(&pool, (state, root), &sample_changes(50), 3);
+}
+
+/// How a [`Broken`] view breaks.
+#[derive(Debug, Clone, Copy)]
+enum Breakage {
+    Open,
+    Read,
+    Panic,
+}
+
+/// A state whose views break after `reads` cursors were opened.
+struct Broken {
+    state: Arc<MemState>,
+    how: Breakage,
+    reads: AtomicUsize,
+}
+
+impl Broken {
+    fn spend(&self) -> Result<(), CursorError> {
+        let left = self
+            .reads
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        match (left, self.how) {
+            (Ok(_), _) => Ok(()),
+            (Err(_), Breakage::Panic) => panic!("broken view"),
+            (Err(_), _) => Err(CursorError::Database("broken view".to_owned())),
+        }
+    }
+}
+
+struct BrokenSource(Arc<Broken>);
+
+impl StateSource for BrokenSource {
+    type View = BrokenView;
+
+    fn open(&self) -> Result<BrokenView, CursorError> {
+        match self.0.how {
+            Breakage::Open => self.0.spend()?,
+            Breakage::Read | Breakage::Panic => {}
+        }
+        Ok(BrokenView(Arc::clone(&self.0)))
+    }
+}
+
+struct BrokenView(Arc<Broken>);
+
+impl StateView for BrokenView {
+    type Trie<'a> = MemCursor<'a, Nibbles, BranchNodeCompact>;
+    type Accounts<'a> = MemCursor<'a, B256, Account>;
+    type Slots<'a> = MemCursor<'a, B256, U256>;
+
+    fn account_trie(&self) -> Result<Self::Trie<'_>, CursorError> {
+        self.0.spend()?;
+        self.0.state.account_trie()
+    }
+
+    fn storage_trie(&self, hashed_address: B256) -> Result<Self::Trie<'_>, CursorError> {
+        self.0.spend()?;
+        self.0.state.storage_trie(hashed_address)
+    }
+
+    fn accounts(&self) -> Result<Self::Accounts<'_>, CursorError> {
+        self.0.spend()?;
+        self.0.state.accounts()
+    }
+
+    fn slots(&self, hashed_address: B256) -> Result<Self::Slots<'_>, CursorError> {
+        self.0.spend()?;
+        self.0.state.slots(hashed_address)
+    }
+}
+
+#[test]
+fn a_broken_view_fails_the_job_and_not_the_pool() {
+    let (state, root) = sample_state();
+    let state = Arc::new(state);
+    let pool = RootPool::new(config(3, ChunkPolicy::Always, 2, 2)).unwrap();
+    let run = |how, reads| {
+        let state = Arc::clone(&state);
+        let broken = Broken {
+            state,
+            how,
+            reads: AtomicUsize::new(reads),
+        };
+        let job = pool.prepare(Arc::new(BrokenSource(Arc::new(broken))), root);
+        job.messages
+            .send(Message::Hashed(sample_changes(100)))
+            .unwrap();
+        job.finish()
+    };
+    for reads in [0, 1, 2, 3, 10, 50, 100] {
+        for how in [Breakage::Open, Breakage::Read, Breakage::Panic] {
+            match (run(how, reads), how) {
+                (Err(RootError::Cursor(error)), Breakage::Open | Breakage::Read) => {
+                    assert!(error.to_string().contains("broken view"));
+                }
+                (Err(RootError::Panicked(text)), Breakage::Panic) => {
+                    assert_eq!(text, "broken view")
+                }
+                // Four workers open no more than four views.
+                (Ok(_), Breakage::Open) => assert!(reads >= 4),
+                (other, _) => panic!("{how:?} after {reads}: {other:?}"),
+            }
+        }
+    }
+    run(Breakage::Read, usize::MAX).unwrap();
+}
+
+#[test]
+fn views_are_dropped_when_the_block_ends() {
+    let (state, root) = sample_state();
+    let state = Arc::new(state);
+    let pool = RootPool::new(config(3, ChunkPolicy::Always, 3, 3)).unwrap();
+    let source = Arc::new(MemSource(Arc::clone(&state)));
+    let job = pool.prepare(Arc::clone(&source), root);
+    job.messages
+        .send(Message::Hashed(sample_changes(100)))
+        .unwrap();
+    job.finish().unwrap();
+    drop(source);
+    while Arc::strong_count(&state) > 1 {
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,310 @@
+//! Reading the nodes on the paths of many targets in one pass over stored branches and leaves.
+//!
+//! The walk descends from where each path becomes unknown. A stored branch names the hashes of its
+//! branch children, so a child without a target below it costs nothing; other children, which are
+//! leaves or lead to a branch through an extension, are computed from what is below them. Regions
+//! without a stored branch are small, and built from their leaves.
+//!
+//! Invariant: every node that is returned either carries its encoding, or stands where the parent
+//! or the stub it replaces knows it, or is only encoded once a change has made that necessary.
+
+mod build;
+mod peek;
+mod values;
+
+pub(crate) use values::{LeafValues, SlotValues};
+
+use crate::{
+    chunk::Target,
+    cursor::{HashedCursor, StateView, TrieCursor},
+    error::RootError,
+    nibbles::{child_key, common_prefix, first_key, nibble, path},
+    sparse::{Arena, Branch, Encoded, NodeRef, Proof, ProofRoot, Scratch, root_hash},
+};
+use alloy_primitives::B256;
+use alloy_trie::{BranchNodeCompact, EMPTY_ROOT_HASH, Nibbles, nodes::RlpNode};
+use peek::PeekCursor;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What is known of a node's encoding, and whether it is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Encoding {
+    /// A stored branch above names the hash of this one.
+    Known(B256),
+    /// Whoever is above needs it.
+    Needed,
+    /// Nobody needs it now.
+    NotNeeded,
+}
+
+/// A position in the trie: the first `len` nibbles of `first`, the smallest key below it.
+#[derive(Debug, Clone, Copy)]
+struct Position {
+    first: B256,
+    len: usize,
+}
+
+impl Position {
+    const ROOT: Self = Self {
+        first: B256::ZERO,
+        len: 0,
+    };
+
+    fn child_of(branch: &Branch, nibble: usize) -> Self {
+        Self {
+            first: child_key(&branch.key, branch.depth, nibble),
+            len: branch.depth + 1,
+        }
+    }
+}
+
+/// A branch whose children are being added.
+struct Open {
+    branch: Branch,
+    start: usize,
+    encoding: Encoding,
+    /// Whether a target asks for it; if not, only its encoding remains.
+    kept: bool,
+    /// Stubs that existed before its own.
+    stubs_before: usize,
+}
+
+/// A walk over one trie.
+pub(crate) struct Walk<'a, T, C: HashedCursor, L: LeafValues<Stored = C::Value>> {
+    trie: T,
+    leaves: PeekCursor<C>,
+    values: L,
+    cancelled: &'a AtomicBool,
+    arena: Arena<L::Value>,
+    scratch: Scratch,
+}
+
+impl<'a, T, C, L> Walk<'a, T, C, L>
+where
+    T: TrieCursor,
+    C: HashedCursor,
+    L: LeafValues<Stored = C::Value>,
+{
+    pub(crate) fn new(trie: T, leaves: C, values: L, cancelled: &'a AtomicBool) -> Self {
+        let leaves = PeekCursor::new(leaves);
+        Self {
+            trie,
+            leaves,
+            values,
+            cancelled,
+            arena: Arena::default(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// The nodes on the paths of `targets`, which are sorted by key.
+    pub(crate) fn run(mut self, mut targets: &[Target]) -> Result<Proof<L::Value>, RootError> {
+        let mut roots = Vec::new();
+        while let Some(&Target { key, start }) = targets.first() {
+            let beside = |target: &Target| {
+                target.start == start && common_prefix(&target.key, &key) >= start
+            };
+            let len = targets.iter().take_while(|target| beside(target)).count();
+            let (below, rest) = targets.split_at(len);
+            let node = if start == 0 {
+                self.root(below)?
+            } else {
+                let at = Position {
+                    first: first_key(&key, start),
+                    len: start,
+                };
+                self.position(at, Encoding::NotNeeded, true, below)?
+            };
+            if start > 0 && node.is_empty() {
+                return Err(RootError::Inconsistent);
+            }
+            roots.push(ProofRoot { key, start, node });
+            targets = rest;
+        }
+        Ok(Proof {
+            arena: self.arena,
+            roots,
+        })
+    }
+
+    /// The hash of the root, without any nodes.
+    fn root_hash(mut self) -> Result<B256, RootError> {
+        let root = self.root(&[])?;
+        Ok(self
+            .arena
+            .encoded(root)
+            .map_or(EMPTY_ROOT_HASH, |root| root_hash(&root.rlp)))
+    }
+
+    /// The root node, of which nothing is stored when it is a branch.
+    fn root(&mut self, targets: &[Target]) -> Result<NodeRef, RootError> {
+        if self.trie.seek(&Nibbles::new())?.is_none() {
+            return self.position(Position::ROOT, Encoding::Needed, false, targets);
+        }
+        let mut open = self.open(B256::ZERO, Position::ROOT.len, Encoding::Needed, targets);
+        open.branch.stored = false;
+        for nibble in 0..16 {
+            let below = with_nibble(targets, 0, nibble);
+            let at = Position::child_of(&open.branch, nibble);
+            open.branch.children[nibble] = self.position(at, Encoding::Needed, true, below)?;
+        }
+        if open.branch.live_children().count() == 1 {
+            // One nibble is common to all keys, so what lies below it is the root itself.
+            return self.position(Position::ROOT, Encoding::Needed, true, targets);
+        }
+        Ok(self.close(open))
+    }
+
+    /// The node at a position, or nothing when there are no leaves below it. `may_be_stored` is
+    /// whether a stored branch can be there or further down.
+    fn position(
+        &mut self,
+        at: Position,
+        encoding: Encoding,
+        may_be_stored: bool,
+        targets: &[Target],
+    ) -> Result<NodeRef, RootError> {
+        if self.cancelled.load(Ordering::Relaxed) {
+            return Err(RootError::Cancelled);
+        }
+        if may_be_stored {
+            let here = path(&at.first, at.len);
+            let found = self
+                .trie
+                .seek(&here)?
+                .filter(|(found, _)| found.starts_with(&here));
+            if let Some((found, node)) = found {
+                return self.stored_branch(at.len, (found, node), encoding, targets);
+            }
+        }
+        let mut leaves = Vec::new();
+        self.leaves.read_below(at.first, at.len, &mut leaves)?;
+        if leaves.is_empty() {
+            return Ok(NodeRef::EMPTY);
+        }
+        self.build(&leaves, at.len, encoding, targets)
+    }
+
+    /// A stored branch, beginning at nibble `start`, with whatever of its children is needed.
+    fn stored_branch(
+        &mut self,
+        start: usize,
+        (found, node): (Nibbles, BranchNodeCompact),
+        encoding: Encoding,
+        targets: &[Target],
+    ) -> Result<NodeRef, RootError> {
+        let mut key = B256::ZERO;
+        found.pack_to(&mut key[..]);
+        let depth = found.len();
+        let mut open = self.open(key, start, encoding, targets);
+        open.branch.depth = depth;
+        let targets = below_branch(targets, &open.branch);
+        let mut hashes = node.hashes.iter();
+        for index in node.state_mask.iter() {
+            let nibble = usize::from(index);
+            let below = with_nibble(targets, depth, nibble);
+            let stored = node.tree_mask.is_bit_set(index);
+            let hash = if node.hash_mask.is_bit_set(index) {
+                hashes.next()
+            } else {
+                None
+            };
+            open.branch.children[nibble] = match hash {
+                Some(hash) if below.is_empty() => self.arena.add_stub(by_hash(hash, stored)),
+                Some(hash) => {
+                    let at = Position::child_of(&open.branch, nibble);
+                    self.position(at, Encoding::Known(*hash), stored, below)?
+                }
+                None => {
+                    let at = Position::child_of(&open.branch, nibble);
+                    self.position(at, child_encoding(encoding, below), stored, below)?
+                }
+            };
+            if open.branch.children[nibble].is_empty() {
+                return Err(RootError::Inconsistent);
+            }
+        }
+        Ok(self.close(open))
+    }
+
+    fn open(&self, key: B256, start: usize, encoding: Encoding, targets: &[Target]) -> Open {
+        Open {
+            branch: Branch::new(key, start, true),
+            start,
+            encoding,
+            kept: !targets.is_empty(),
+            stubs_before: self.arena.stubs.len(),
+        }
+    }
+
+    /// Adds a branch whose children are complete, or a stub in its place when nobody asked for it.
+    fn close(&mut self, open: Open) -> NodeRef {
+        let Open {
+            mut branch,
+            start,
+            encoding,
+            kept,
+            stubs_before,
+        } = open;
+        branch.encoded = match encoding {
+            Encoding::Known(hash) => Some(by_hash(&hash, branch.stored)),
+            Encoding::Needed => Some(self.arena.encode_branch(&branch, start, &mut self.scratch)),
+            Encoding::NotNeeded => None,
+        };
+        match branch.encoded {
+            Some(encoded) if !kept => {
+                self.arena.stubs.truncate(stubs_before);
+                self.arena.add_stub(encoded)
+            }
+            _ => self.arena.add_branch(branch),
+        }
+    }
+}
+
+/// The root of a storage trie, which for most accounts is that of the empty trie.
+pub(crate) fn storage_root<V: StateView>(
+    view: &V,
+    hashed_address: B256,
+    cancelled: &AtomicBool,
+) -> Result<B256, RootError> {
+    let mut slots = view.slots(hashed_address)?;
+    if slots.seek(B256::ZERO)?.is_none() {
+        return Ok(EMPTY_ROOT_HASH);
+    }
+    let trie = view.storage_trie(hashed_address)?;
+    Walk::new(trie, slots, SlotValues, cancelled).root_hash()
+}
+
+/// Whether the encoding of a branch's child is needed, when its hash is not stored: to encode the
+/// branch, or because the child will be but a stub.
+fn child_encoding(parent: Encoding, below: &[Target]) -> Encoding {
+    if parent == Encoding::Needed || below.is_empty() {
+        Encoding::Needed
+    } else {
+        Encoding::NotNeeded
+    }
+}
+
+/// A branch of which a stored branch above names the hash.
+fn by_hash(hash: &B256, stored: bool) -> Encoded {
+    Encoded {
+        rlp: RlpNode::word_rlp(hash),
+        hashed_branch: true,
+        stored,
+    }
+}
+
+/// The targets, all of one position, that lie below a branch rather than beside it.
+fn below_branch<'t>(targets: &'t [Target], branch: &Branch) -> &'t [Target] {
+    let first = first_key(&branch.key, branch.depth);
+    let from = targets.partition_point(|target| target.key < first);
+    let len = targets[from..].partition_point(|target| branch.contains(&target.key));
+    &targets[from..from + len]
+}
+
+/// The targets, all below a branch at `depth`, that continue with one nibble.
+fn with_nibble(targets: &[Target], depth: usize, wanted: usize) -> &[Target] {
+    let from = targets.partition_point(|target| nibble(&target.key, depth) < wanted);
+    let len = targets[from..].partition_point(|target| nibble(&target.key, depth) == wanted);
+    &targets[from..from + len]
+}

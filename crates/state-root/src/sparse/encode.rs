@@ -1,0 +1,216 @@
+//! The RLP of trie nodes (yellow paper, appendix D), written without intermediate allocations.
+
+use super::arena::{Arena, Branch, Encoded, Leaf, LeafValue};
+use crate::nibbles::{KEY_LEN, nibble, path};
+use alloy_primitives::B256;
+use alloy_rlp::{BufMut, EMPTY_STRING_CODE, Header};
+use alloy_trie::{BranchNodeCompact, Nibbles, TrieMask, nodes::RlpNode};
+
+/// A hex-prefix encoded path: a flag and up to 64 nibbles.
+struct CompactPath {
+    bytes: [u8; 33],
+    len: usize,
+}
+
+impl CompactPath {
+    /// The nibbles `from..to` of `key`.
+    fn new(key: &B256, from: usize, to: usize, is_leaf: bool) -> Self {
+        let odd = (to - from) % 2;
+        let flag = 2 * u8::from(is_leaf) + odd as u8;
+        let mut bytes = [0; 33];
+        bytes[0] = flag << 4;
+        let mut at = from;
+        if odd == 1 {
+            bytes[0] |= nibble(key, at) as u8;
+            at += 1;
+        }
+        let len = 1 + (to - at) / 2;
+        for byte in &mut bytes[1..len] {
+            *byte = (nibble(key, at) << 4 | nibble(key, at + 1)) as u8;
+            at += 2;
+        }
+        Self { bytes, len }
+    }
+
+    fn rlp_len(&self) -> usize {
+        // A lone byte is a flag and at most one nibble: always below 0x80, so without a header.
+        if self.len == 1 { 1 } else { 1 + self.len }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        if self.len > 1 {
+            out.put_u8(EMPTY_STRING_CODE + self.len as u8);
+        }
+        out.put_slice(&self.bytes[..self.len]);
+    }
+}
+
+/// Reusable space for encoding.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    value: Vec<u8>,
+    node: Vec<u8>,
+}
+
+impl Scratch {
+    /// A leaf that begins at nibble `start`.
+    pub(crate) fn leaf<V: LeafValue>(&mut self, leaf: &Leaf<V>, start: usize) -> Encoded {
+        self.leaf_parts(&leaf.key, start, &leaf.value)
+    }
+
+    /// A leaf that begins at nibble `start` of its key.
+    pub(crate) fn leaf_parts<V: LeafValue>(
+        &mut self,
+        key: &B256,
+        start: usize,
+        value: &V,
+    ) -> Encoded {
+        self.value.clear();
+        value.encode(&mut self.value);
+        let path = CompactPath::new(key, start, KEY_LEN, true);
+        self.node.clear();
+        let value = self.value.as_slice();
+        let payload_length = path.rlp_len() + alloy_rlp::Encodable::length(&value);
+        Header {
+            list: true,
+            payload_length,
+        }
+        .encode(&mut self.node);
+        path.encode(&mut self.node);
+        alloy_rlp::Encodable::encode(&value, &mut self.node);
+        Encoded::plain(RlpNode::from_rlp(&self.node))
+    }
+
+    /// An extension over the nibbles `start..depth` of `key` that leads to a branch.
+    fn extension(&mut self, key: &B256, start: usize, depth: usize, child: &RlpNode) -> RlpNode {
+        let path = CompactPath::new(key, start, depth, false);
+        self.node.clear();
+        let payload_length = path.rlp_len() + child.len();
+        Header {
+            list: true,
+            payload_length,
+        }
+        .encode(&mut self.node);
+        path.encode(&mut self.node);
+        self.node.put_slice(child);
+        RlpNode::from_rlp(&self.node)
+    }
+}
+
+/// The longest list header of a branch, whose payload is at most 17 × 33 bytes.
+const BRANCH_HEADER: usize = 3;
+
+/// A branch being encoded, child by child in nibble order, with what the database would store.
+#[derive(Debug)]
+pub(crate) struct BranchEncoder {
+    /// Room for the header, which needs the payload's length, then the payload.
+    bytes: [u8; BRANCH_HEADER + 17 * 33],
+    len: usize,
+    next_nibble: usize,
+    state_mask: u16,
+    tree_mask: u16,
+    hash_mask: u16,
+}
+
+impl BranchEncoder {
+    pub(crate) fn new() -> Self {
+        Self {
+            bytes: [EMPTY_STRING_CODE; BRANCH_HEADER + 17 * 33],
+            len: BRANCH_HEADER,
+            next_nibble: 0,
+            state_mask: 0,
+            tree_mask: 0,
+            hash_mask: 0,
+        }
+    }
+
+    /// Adds the child at `nibble`, which comes after all added before.
+    pub(crate) fn push(&mut self, nibble: usize, child: &Encoded) {
+        // The bytes of absent children are already there: the buffer is made of them.
+        self.len += nibble - self.next_nibble;
+        self.next_nibble = nibble + 1;
+        self.bytes[self.len..self.len + child.rlp.len()].copy_from_slice(&child.rlp);
+        self.len += child.rlp.len();
+        let bit = 1 << nibble;
+        self.state_mask |= bit;
+        self.tree_mask |= if child.stored { bit } else { 0 };
+        self.hash_mask |= if child.hashed_branch { bit } else { 0 };
+    }
+
+    /// Whether the database stores this branch: never the root, and otherwise when a hashed branch
+    /// hangs directly below or anything below is stored.
+    pub(crate) fn is_stored(&self, depth: usize) -> bool {
+        depth > 0 && (self.tree_mask | self.hash_mask) != 0
+    }
+
+    /// The encoding of `branch` beginning at nibble `start`.
+    pub(crate) fn finish(
+        &mut self,
+        branch: &Branch,
+        start: usize,
+        scratch: &mut Scratch,
+    ) -> Encoded {
+        // The value of a branch, always absent: keys are all of one length.
+        let end = self.len + (16 - self.next_nibble) + 1;
+        let header = Header {
+            list: true,
+            payload_length: end - BRANCH_HEADER,
+        };
+        let from = BRANCH_HEADER - header.length();
+        header.encode(&mut &mut self.bytes[from..BRANCH_HEADER]);
+        let rlp = RlpNode::from_rlp(&self.bytes[from..end]);
+        let stored = self.is_stored(branch.depth);
+        if branch.depth == start {
+            return Encoded {
+                hashed_branch: rlp.is_hash(),
+                stored,
+                rlp,
+            };
+        }
+        let rlp = scratch.extension(&branch.key, start, branch.depth, &rlp);
+        Encoded {
+            rlp,
+            hashed_branch: false,
+            stored,
+        }
+    }
+
+    /// What the database stores for `branch`, if it stores it.
+    pub(crate) fn compact(&self, branch: &Branch, hashes: Vec<B256>) -> Option<BranchNodeCompact> {
+        self.is_stored(branch.depth).then(|| {
+            BranchNodeCompact::new(
+                TrieMask::new(self.state_mask),
+                TrieMask::new(self.tree_mask),
+                TrieMask::new(self.hash_mask),
+                hashes,
+                None,
+            )
+        })
+    }
+}
+
+impl<V> Arena<V> {
+    /// The encoding of a branch, beginning at nibble `start`, whose children's are all known.
+    pub(crate) fn encode_branch(
+        &self,
+        branch: &Branch,
+        start: usize,
+        scratch: &mut Scratch,
+    ) -> Encoded {
+        let mut encoder = BranchEncoder::new();
+        for (nibble, child) in branch.live_children() {
+            if let Some(child) = self.encoded(child) {
+                encoder.push(nibble, child);
+            }
+        }
+        encoder.finish(branch, start, scratch)
+    }
+}
+
+/// A change to a stored branch.
+pub(crate) type NodeUpdate = (Nibbles, Option<BranchNodeCompact>);
+
+/// The update that stores `node` at the branch's path, or removes what is there.
+pub(crate) fn node_update(branch: &Branch, node: Option<BranchNodeCompact>) -> Option<NodeUpdate> {
+    (node.is_some() || branch.stored).then(|| (path(&branch.key, branch.depth), node))
+}

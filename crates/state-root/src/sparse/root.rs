@@ -1,0 +1,112 @@
+//! The root of a partial trie and the stored branches that change with it.
+
+use super::{
+    Branch, BranchEncoder, Encoded, LeafValue, NodeKind, NodeRef, NodeUpdate, Scratch, SparseTrie,
+    encode::node_update,
+};
+use alloy_primitives::{B256, keccak256};
+use alloy_trie::{EMPTY_ROOT_HASH, nodes::RlpNode};
+use rayon::prelude::*;
+
+/// Below this many nodes a trie is hashed on one thread: waking others costs more.
+const PARALLEL_NODES: usize = 256;
+
+impl<V: LeafValue> SparseTrie<V> {
+    /// The root, and changes to stored branches, ascending by path.
+    pub(crate) fn finish(self) -> (B256, Vec<NodeUpdate>) {
+        let mut pass = Pass {
+            trie: &self,
+            updates: Vec::new(),
+            scratch: Scratch::default(),
+        };
+        let root = match self.root.kind() {
+            NodeKind::Empty => EMPTY_ROOT_HASH,
+            _ => root_hash(&pass.node(self.root, 0).rlp),
+        };
+        let mut updates = pass.updates;
+        // A branch that was removed may have been made anew, or its path may never have lost it.
+        updates.extend(self.removed.iter().map(|path| (*path, None)));
+        updates.sort_by(|(a, a_node), (b, b_node)| {
+            a.cmp(b).then(b_node.is_some().cmp(&a_node.is_some()))
+        });
+        updates.dedup_by(|later, earlier| later.0 == earlier.0);
+        (root, updates)
+    }
+}
+
+/// The hash of a root node, which is hashed however short it is.
+pub(crate) fn root_hash(rlp: &RlpNode) -> B256 {
+    rlp.as_hash().unwrap_or_else(|| keccak256(rlp))
+}
+
+/// A walk over the changed nodes of a trie.
+struct Pass<'a, V> {
+    trie: &'a SparseTrie<V>,
+    updates: Vec<NodeUpdate>,
+    scratch: Scratch,
+}
+
+impl<V: LeafValue> Pass<'_, V> {
+    /// The encoding of a node that begins at nibble `start`.
+    fn node(&mut self, node: NodeRef, start: usize) -> Encoded {
+        if let Some(encoded) = self.trie.arena.encoded(node) {
+            return encoded.clone();
+        }
+        match node.kind() {
+            NodeKind::Leaf(index) => self.scratch.leaf(&self.trie.arena.leaves[index], start),
+            NodeKind::Branch(index) => self.branch(&self.trie.arena.branches[index], start),
+            NodeKind::Empty | NodeKind::Stub(_) => Encoded::plain(RlpNode::default()),
+        }
+    }
+
+    fn branch(&mut self, branch: &Branch, start: usize) -> Encoded {
+        let mut encoder = BranchEncoder::new();
+        let mut hashes = Vec::new();
+        let mut add = |nibble, child: &Encoded| {
+            encoder.push(nibble, child);
+            if child.hashed_branch {
+                hashes.extend(child.rlp.as_hash());
+            }
+        };
+        if start == 0 && self.trie.arena.node_count() >= PARALLEL_NODES {
+            for (nibble, child) in self.children_in_parallel(branch) {
+                add(nibble, &child);
+            }
+        } else {
+            for (nibble, child) in branch.live_children() {
+                match self.trie.arena.encoded(child) {
+                    Some(child) => add(nibble, child),
+                    None => add(nibble, &self.node(child, branch.depth + 1)),
+                }
+            }
+        }
+        let encoded = encoder.finish(branch, start, &mut self.scratch);
+        self.updates
+            .extend(node_update(branch, encoder.compact(branch, hashes)));
+        encoded
+    }
+
+    fn children_in_parallel(&mut self, branch: &Branch) -> Vec<(usize, Encoded)> {
+        let children: Vec<_> = branch.live_children().collect();
+        let encoded: Vec<_> = children
+            .into_par_iter()
+            .map(|(nibble, child)| {
+                let scratch = Scratch::default();
+                let mut pass = Pass {
+                    trie: self.trie,
+                    updates: Vec::new(),
+                    scratch,
+                };
+                let encoded = pass.node(child, branch.depth + 1);
+                (nibble, encoded, pass.updates)
+            })
+            .collect();
+        encoded
+            .into_iter()
+            .map(|(nibble, encoded, updates)| {
+                self.updates.extend(updates);
+                (nibble, encoded)
+            })
+            .collect()
+    }
+}
