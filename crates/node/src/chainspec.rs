@@ -179,7 +179,7 @@ impl ChainSpec {
 
 /// The state root of the accounts listed in the file.
 fn alloc_root(genesis: &Genesis) -> B256 {
-    alloy_trie::root::state_root_ref_unhashed(
+    alloy_trie::root::state_root_unhashed(
         genesis
             .alloc
             .iter()

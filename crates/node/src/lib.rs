@@ -4,5 +4,8 @@
 //! and stores. Only [`engine`] changes the chain; everything else reads snapshots of it.
 
 pub mod chainspec;
+pub mod cli;
+pub mod commands;
 pub mod engine;
 pub mod primitives;
+pub mod rpc;

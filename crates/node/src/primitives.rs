@@ -1,7 +1,6 @@
 //! The concrete block types of the node. One chain, so no type parameters above this point.
 
-pub use alloy_eips::BlockNumHash;
-pub use state_db::{Receipt, StoredBlock, TransactionSigned};
+pub use state_db::{BlockNumHash, Receipt, StoredBlock, TransactionSigned};
 
 /// A block: header, signed transactions (blob transactions without their blobs), withdrawals.
 pub type Block = alloy_consensus::Block<TransactionSigned>;

@@ -1,16 +1,58 @@
 //! The engine: one thread that owns the chain, one that writes it to disk.
+//!
+//! ```text
+//!   servers ──EngineHandle──► engine thread ──► tree (in-memory blocks, head, safe, finalized)
+//!      │                       │   │   │             ▲
+//!      │                       │   │   └─ executed blocks ─► persistence thread ─► database
+//!      │                       │   └─ state changes ─► state root pipeline ─► root, trie nodes
+//!      │                       └─ encoded transactions ─► rayon ─► transactions with senders
+//!      └──ChainReader (short read locks, own database snapshots)
+//! ```
+//!
+//! Invariants: only the engine thread changes the tree; a block is in the tree only when every
+//! field of its header was checked; blocks reach the database in canonical order.
 
 pub mod builder;
+mod execute;
+mod forkchoice;
 pub mod handle;
+mod insert;
+mod orphans;
+mod persistence;
+mod provider;
 pub mod reader;
+mod report;
+mod root;
+mod senders;
+mod tree;
+mod validate;
 
-use crate::chainspec::ChainSpec;
+use crate::{chainspec::ChainSpec, primitives::BlockNumHash};
+use alloy_primitives::B256;
+use alloy_rpc_types_engine::{
+    ExecutionData, ForkchoiceState, ForkchoiceUpdated, PayloadAttributes, PayloadId,
+};
 pub use builder::{BuildError, BuildRequest, BuiltPayload};
+use crossbeam_channel::{Receiver, select_biased};
+use forkchoice::FollowUp;
+use handle::Message;
 pub use handle::{EngineHandle, ForkchoiceError, GetPayloadError, NewPayloadOutcome};
+use orphans::{InvalidBlocks, Orphans};
+use persistence::{Markers, Persistence};
 pub use reader::{ChainReader, ReadError, StateReader};
-use state_db::{DbError, StateDb};
-use state_root::RootConfig;
-use std::sync::Arc;
+use reader::{Shared, stored_tip};
+use report::Added;
+use state_db::{DbError, DbView, OverlaySource, StateDb};
+use state_root::{RootConfig, RootPool};
+use std::{collections::VecDeque, sync::Arc, time::Instant};
+use tokio::sync::{oneshot, watch};
+use tree::Tree;
+
+/// Payloads kept for `engine_getPayload`.
+const MAX_KEPT_PAYLOADS: usize = 10;
+/// Safe and finalized block are written at shutdown and with a save every so many blocks: each
+/// write is a commit of its own, and after a crash slightly older markers are as good.
+const BLOCKS_PER_MARKER_WRITE: u64 = 64;
 
 /// How the engine works. Flags are resolved into this once.
 #[derive(Debug, Clone)]
@@ -40,22 +82,343 @@ pub enum EngineError {
     /// State could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// The state after a block can no longer be read from the database.
+    #[error("read the state of block {0}: the database has moved to another chain")]
+    StateGone(B256),
     /// The state root could not be computed, or differs from the serial reference.
     #[error("compute the state root: {0}")]
     StateRoot(String),
-    /// The database has no genesis, or belongs to another chain.
+    /// A worker thread ended without a result.
+    #[error("hash a block: a worker thread panicked")]
+    WorkerPanicked,
+    /// The database has no genesis, belongs to another chain, or a thread could not be started.
     #[error("start the engine: {0}")]
     Start(String),
-    /// Saving blocks failed; nothing of the batch was written.
+    /// Saving blocks failed; nothing of the batch was written. The engine takes no more payloads.
     #[error("save blocks: {0}")]
     Persistence(String),
 }
 
 /// Starts the threads `engine` and `persistence`. The head is the last block in the database.
 pub fn spawn(
-    _db: StateDb,
-    _chain: Arc<ChainSpec>,
-    _config: EngineConfig,
+    db: StateDb,
+    chain: Arc<ChainSpec>,
+    config: EngineConfig,
 ) -> Result<EngineHandle, EngineError> {
-    todo!()
+    let tree = stored_tree(&db, &chain)?;
+    let head = tree.head().num_hash();
+    let pool = RootPool::new(config.root)
+        .map_err(|error| EngineError::Start(format!("start the state root threads: {error}")))?;
+    let skip_invalid_transactions = config.skip_invalid_transactions;
+    let persistence = Persistence::spawn(db.clone())?;
+    let shared = Arc::new(Shared::new(chain, db, tree));
+    let (requests, received) = crossbeam_channel::unbounded();
+    let (persisted_sender, persisted) = watch::channel(head);
+    let engine = Engine {
+        shared: shared.clone(),
+        config,
+        pool,
+        persistence,
+        persisted: persisted_sender,
+        failed_save: None,
+        markers_written_at: head.number,
+        orphans: Orphans::default(),
+        invalid: InvalidBlocks::default(),
+        payloads: VecDeque::new(),
+    };
+    std::thread::Builder::new()
+        .name("engine".into())
+        .spawn(move || engine.run(&received))
+        .map_err(|error| EngineError::Start(format!("start the engine thread: {error}")))?;
+    let chain = ChainReader { shared };
+    Ok(EngineHandle {
+        requests,
+        chain,
+        persisted,
+        skip_invalid_transactions,
+    })
+}
+
+/// The tree over the database as it is, after checking that it holds this chain.
+fn stored_tree(db: &StateDb, chain: &ChainSpec) -> Result<Tree, EngineError> {
+    let view = db.view()?;
+    let no_genesis = || EngineError::Start("the database has no genesis block".into());
+    let head = view.head()?.ok_or_else(no_genesis)?;
+    let genesis = view.block_hash(0)?.ok_or_else(no_genesis)?;
+    if genesis != chain.genesis_hash() {
+        return Err(EngineError::Start(format!(
+            "the database belongs to the chain with genesis {genesis}, not {}",
+            chain.genesis_hash()
+        )));
+    }
+    let mut tree = Tree::new(stored_tip(&view, head)?);
+    tree.safe = stored_marker(&view, view.safe()?)?;
+    tree.finalized = stored_marker(&view, view.finalized()?)?;
+    Ok(tree)
+}
+
+fn stored_marker(view: &DbView, number: Option<u64>) -> Result<Option<BlockNumHash>, DbError> {
+    let Some(number) = number else {
+        return Ok(None);
+    };
+    Ok(view
+        .block_hash(number)?
+        .map(|hash| BlockNumHash { number, hash }))
+}
+
+/// What the engine thread owns.
+struct Engine {
+    shared: Arc<Shared>,
+    config: EngineConfig,
+    pool: RootPool<OverlaySource>,
+    persistence: Persistence,
+    persisted: watch::Sender<BlockNumHash>,
+    failed_save: Option<String>,
+    markers_written_at: u64,
+    orphans: Orphans,
+    invalid: InvalidBlocks,
+    payloads: VecDeque<(PayloadId, Result<BuiltPayload, BuildError>)>,
+}
+
+impl Engine {
+    /// Serves requests until shutdown, or until every handle is gone.
+    fn run(mut self, requests: &Receiver<Message>) {
+        loop {
+            select_biased! {
+                recv(self.persistence.results()) -> result => match result {
+                    Ok(result) => self.absorb_save(result),
+                    Err(_) => return,
+                },
+                recv(requests) -> message => match message {
+                    Ok(Message::Shutdown { answer }) => {
+                        let _ = answer.send(self.flush());
+                        return;
+                    }
+                    Ok(message) => self.serve(message),
+                    Err(_) => {
+                        if let Err(error) = self.flush() {
+                            tracing::error!(target: "engine", %error, "Blocks were lost");
+                        }
+                        return;
+                    }
+                },
+            }
+            self.start_save();
+        }
+    }
+
+    fn serve(&mut self, message: Message) {
+        match message {
+            Message::NewPayload {
+                data,
+                wait_for_persistence,
+                received,
+                answer,
+            } => {
+                self.serve_payload(*data, wait_for_persistence, received, answer);
+            }
+            Message::ForkchoiceUpdated {
+                state,
+                attributes,
+                answer,
+            } => {
+                self.serve_forkchoice(state, attributes.map(|attributes| *attributes), answer);
+            }
+            Message::GetPayload { id, answer } => {
+                let _ = answer.send(self.payload(id));
+            }
+            Message::Shutdown { .. } => {}
+        }
+    }
+
+    /// Answers first, logs and prepares for the next block afterwards.
+    fn serve_payload(
+        &mut self,
+        data: ExecutionData,
+        wait_for_persistence: bool,
+        received: Instant,
+        answer: oneshot::Sender<Result<NewPayloadOutcome, EngineError>>,
+    ) {
+        let waited = if wait_for_persistence {
+            self.settle_save()
+        } else {
+            Ok(())
+        };
+        let start = Instant::now();
+        let persistence_wait = start.duration_since(received);
+        let (number, hash) = (data.block_number(), data.block_hash());
+        let inserted = waited
+            .and_then(|()| self.ready())
+            .and_then(|()| self.insert_payload(data));
+        match inserted {
+            Ok(inserted) => {
+                let latency = start.elapsed();
+                let status = inserted.status;
+                let kind = status.status.clone();
+                let outcome = NewPayloadOutcome {
+                    status,
+                    latency,
+                    persistence_wait,
+                };
+                if answer.send(Ok(outcome)).is_err() {
+                    tracing::warn!(target: "engine::tree", "Failed to deliver newPayload response");
+                }
+                report::received(number, hash);
+                report::outcome(number, hash, &kind, inserted.added.as_ref());
+                self.after_insert(inserted.added.as_ref());
+            }
+            Err(error) => {
+                tracing::error!(target: "engine::tree", number, ?hash, %error, "Payload failed");
+                let _ = answer.send(Err(error));
+            }
+        }
+    }
+
+    fn serve_forkchoice(
+        &mut self,
+        state: ForkchoiceState,
+        attributes: Option<PayloadAttributes>,
+        answer: oneshot::Sender<Result<ForkchoiceUpdated, ForkchoiceError>>,
+    ) {
+        let (result, follow_up) = match self.ready() {
+            Ok(()) => self.update_forkchoice(state, attributes),
+            Err(error) => (Err(error.into()), FollowUp::default()),
+        };
+        let _ = answer.send(result);
+        follow_up.log();
+        if let Some(request) = follow_up.into_build() {
+            self.build_payload(&request);
+        }
+    }
+
+    /// Merges the new block into the overlay its children will read through, and executes
+    /// payloads that were waiting for it.
+    fn after_insert(&mut self, added: Option<&Added>) {
+        let mut parents: Vec<B256> = added.map(|added| added.block.hash()).into_iter().collect();
+        while let Some(parent) = parents.pop() {
+            let state = self.shared.tree().state_after(parent);
+            if let Some(state) = state {
+                state.overlay();
+            }
+            for orphan in self.orphans.take_children(parent) {
+                let (number, hash) = (orphan.block_number(), orphan.block_hash());
+                match self.insert_payload(orphan) {
+                    Ok(inserted) => {
+                        let status = &inserted.status.status;
+                        report::outcome(number, hash, status, inserted.added.as_ref());
+                        parents.extend(inserted.added.map(|added| added.block.hash()));
+                    }
+                    Err(error) => {
+                        tracing::error!(target: "engine::tree", number, %error, "Payload failed");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Fails once a save has failed: memory must not fill with blocks that cannot be stored.
+    fn ready(&self) -> Result<(), EngineError> {
+        match &self.failed_save {
+            Some(reason) => Err(EngineError::Persistence(reason.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Saves when the head is far enough above the database and no save is under way.
+    fn start_save(&mut self) {
+        if self.persistence.in_flight() || self.failed_save.is_some() {
+            return;
+        }
+        let (head, persisted) = {
+            let tree = self.shared.tree();
+            (tree.head().header.number, tree.persisted().header.number)
+        };
+        if head.saturating_sub(persisted) > self.config.persistence_threshold {
+            let last = head.saturating_sub(self.config.memory_block_buffer_target);
+            self.save_up_to(last, false);
+        }
+    }
+
+    fn save_up_to(&mut self, last: u64, write_markers: bool) {
+        let blocks = self.shared.tree().unsaved(last);
+        if blocks.is_empty() {
+            return;
+        }
+        let write_markers =
+            write_markers || last >= self.markers_written_at + BLOCKS_PER_MARKER_WRITE;
+        let markers = write_markers.then(|| self.markers_up_to(last));
+        if write_markers {
+            self.markers_written_at = last;
+        }
+        self.persistence.save(blocks, markers);
+    }
+
+    /// Safe and finalized block, as far as the database will know them.
+    fn markers_up_to(&self, last: u64) -> Markers {
+        let tree = self.shared.tree();
+        let stored = |block: Option<BlockNumHash>| {
+            block
+                .map(|block| block.number)
+                .filter(|number| *number <= last)
+        };
+        (stored(tree.safe), stored(tree.finalized))
+    }
+
+    /// Takes note of a finished save.
+    fn absorb_save(&mut self, result: Result<BlockNumHash, String>) {
+        self.persistence.finished();
+        match result {
+            Ok(last) => {
+                self.shared.tree_mut().advance_persisted(last);
+                self.persisted.send_replace(last);
+            }
+            Err(reason) => {
+                tracing::error!(target: "engine", %reason, "Failed to save blocks");
+                self.failed_save = Some(reason);
+            }
+        }
+    }
+
+    /// Waits for the save under way, if any, and takes note of it.
+    fn settle_save(&mut self) -> Result<(), EngineError> {
+        if self.persistence.in_flight() {
+            let result = self.persistence.results().recv();
+            let result = result.unwrap_or_else(|_| Err("the persistence thread has ended".into()));
+            self.absorb_save(result);
+        }
+        self.ready()
+    }
+
+    /// Writes every canonical in-memory block and the markers.
+    fn flush(&mut self) -> Result<(), EngineError> {
+        self.settle_save()?;
+        let head = self.shared.tree().head().header.number;
+        self.save_up_to(head, true);
+        if !self.persistence.in_flight() {
+            let (safe, finalized) = self.markers_up_to(head);
+            return Ok(self.shared.db.set_forkchoice(safe, finalized)?);
+        }
+        self.settle_save()
+    }
+
+    fn build_payload(&mut self, request: &BuildRequest) {
+        let id = builder::payload_id(request.parent_hash, &request.attributes);
+        if self.payloads.iter().any(|(kept, _)| *kept == id) {
+            return;
+        }
+        let reader = ChainReader {
+            shared: self.shared.clone(),
+        };
+        let built = builder::build(&reader, request, self.config.skip_invalid_transactions);
+        if self.payloads.len() == MAX_KEPT_PAYLOADS {
+            self.payloads.pop_front();
+        }
+        self.payloads.push_back((id, built));
+    }
+
+    fn payload(&self, id: PayloadId) -> Result<BuiltPayload, GetPayloadError> {
+        let kept = self.payloads.iter().find(|(kept, _)| *kept == id);
+        let (_, built) = kept.ok_or(GetPayloadError::Unknown)?;
+        Ok(built.clone()?)
+    }
 }

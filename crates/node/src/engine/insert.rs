@@ -1,0 +1,278 @@
+//! What happens to a payload: known, refused, kept for later, or executed and added to the tree.
+
+use super::{
+    Engine, EngineError,
+    execute::{BlockRun, BlockState, ExecuteError, Executed, open_state, take_changes},
+    report::{Added, RootReport},
+    root::BlockRoot,
+    senders::SenderStream,
+    tree::{ExecutedBlock, ParentState},
+    validate::{self, Invalid, Payload, ReceiptSummary},
+};
+use crate::{
+    chainspec::ChainSpec,
+    primitives::{ChainBlock, Receipt, StoredBlock, TransactionSigned},
+};
+use alloy_consensus::proofs::ordered_trie_root_encoded;
+use alloy_primitives::{Address, B256};
+use alloy_rpc_types_engine::{ExecutionData, PayloadStatus, PayloadStatusEnum};
+use crossbeam_channel::Receiver;
+use std::{sync::Arc, time::Instant};
+
+/// The answer to a payload and what there is to log about it.
+pub(super) struct Inserted {
+    pub(super) status: PayloadStatus,
+    pub(super) added: Option<Added>,
+}
+
+impl From<PayloadStatus> for Inserted {
+    fn from(status: PayloadStatus) -> Self {
+        Self {
+            status,
+            added: None,
+        }
+    }
+}
+
+/// Why a block was not added.
+enum Failure {
+    Invalid(Invalid),
+    Engine(EngineError),
+}
+
+impl From<Invalid> for Failure {
+    fn from(invalid: Invalid) -> Self {
+        Self::Invalid(invalid)
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl From<ExecuteError> for Failure {
+    fn from(error: ExecuteError) -> Self {
+        match error {
+            ExecuteError::Invalid(message) => Self::Invalid(Invalid::block(message)),
+            ExecuteError::Read(error) => Self::Engine(error.into()),
+        }
+    }
+}
+
+/// A block that passed every check.
+struct Validated {
+    block: ExecutedBlock,
+    root: RootReport,
+}
+
+/// Transactions and senders of a block, as they come out of execution.
+type Signed = (Vec<TransactionSigned>, Vec<Address>);
+
+pub(super) fn valid(hash: B256) -> PayloadStatus {
+    PayloadStatus::new(PayloadStatusEnum::Valid, Some(hash))
+}
+
+pub(super) fn syncing() -> PayloadStatus {
+    PayloadStatus::from_status(PayloadStatusEnum::Syncing)
+}
+
+fn invalid(message: impl Into<String>, latest_valid: Option<B256>) -> PayloadStatus {
+    let status = PayloadStatusEnum::Invalid {
+        validation_error: message.into(),
+    };
+    PayloadStatus::new(status, latest_valid)
+}
+
+pub(super) fn links_to_invalid(latest_valid: B256) -> PayloadStatus {
+    invalid("links to previously rejected block", Some(latest_valid))
+}
+
+impl Engine {
+    /// Decides about one payload.
+    pub(super) fn insert_payload(&mut self, data: ExecutionData) -> Result<Inserted, EngineError> {
+        let hash = data.block_hash();
+        let parent_hash = data.parent_hash();
+        if self.is_known(hash)? {
+            return Ok(valid(hash).into());
+        }
+        let invalid_ancestor = self
+            .invalid
+            .latest_valid(hash)
+            .or_else(|| self.invalid.latest_valid(parent_hash));
+        if let Some(latest_valid) = invalid_ancestor {
+            self.invalid.insert(hash, latest_valid);
+            return Ok(links_to_invalid(latest_valid).into());
+        }
+        if parent_hash != self.shared.tree().head().hash {
+            // A save under way decides which side chains still have a state.
+            self.settle_save()?;
+        }
+        let parent = self.shared.tree().state_after(parent_hash);
+        match parent {
+            Some(parent) => self.execute_payload(data, &parent),
+            None => self.keep_payload(data),
+        }
+    }
+
+    /// Whether the block is valid and in memory or in the database.
+    pub(super) fn is_known(&self, hash: B256) -> Result<bool, EngineError> {
+        if self.shared.tree().state_after(hash).is_some() {
+            return Ok(true);
+        }
+        Ok(self.shared.db.view()?.block_number(hash)?.is_some())
+    }
+
+    /// A payload that cannot be executed now: its parent is unknown, or has no state any more.
+    fn keep_payload(&mut self, data: ExecutionData) -> Result<Inserted, EngineError> {
+        let checked = Payload::new(data.clone()).and_then(|mut payload| payload.check_hash());
+        if let Err(problem) = checked {
+            return Ok(invalid(problem.message, None).into());
+        }
+        if self
+            .shared
+            .db
+            .view()?
+            .block_number(data.parent_hash())?
+            .is_some()
+        {
+            return Ok(PayloadStatus::from_status(PayloadStatusEnum::Accepted).into());
+        }
+        self.orphans.insert(data);
+        Ok(syncing().into())
+    }
+
+    fn execute_payload(
+        &mut self,
+        data: ExecutionData,
+        parent: &ParentState,
+    ) -> Result<Inserted, EngineError> {
+        let start = Instant::now();
+        let mut payload = match Payload::new(data) {
+            Ok(payload) => payload,
+            Err(problem) => return Ok(invalid(problem.message, Some(parent.tip.hash)).into()),
+        };
+        match self.validate(&mut payload, parent) {
+            Ok(validated) => {
+                let block = Arc::new(validated.block);
+                let canonical = parent.tip.hash == self.shared.tree().head().hash;
+                self.shared.tree_mut().insert(block.clone());
+                let added = Added {
+                    block,
+                    canonical,
+                    root: validated.root,
+                    elapsed: start.elapsed(),
+                };
+                Ok(Inserted {
+                    status: valid(payload.hash),
+                    added: Some(added),
+                })
+            }
+            Err(Failure::Engine(error)) => Err(error),
+            Err(Failure::Invalid(problem)) => Ok(self.refuse(payload, parent, problem).into()),
+        }
+    }
+
+    /// A payload that is not the block it claims to be says nothing about that block.
+    fn refuse(
+        &mut self,
+        mut payload: Payload,
+        parent: &ParentState,
+        problem: Invalid,
+    ) -> PayloadStatus {
+        let problem = payload.check_hash().err().unwrap_or(problem);
+        if !problem.names_parent {
+            return invalid(problem.message, None);
+        }
+        self.invalid.insert(payload.hash, parent.tip.hash);
+        invalid(problem.message, Some(parent.tip.hash))
+    }
+
+    /// Executes a payload on `parent` and checks every field of its header.
+    ///
+    /// Sender recovery, transactions root, receipts root and state root run beside execution.
+    fn validate(&self, payload: &mut Payload, parent: &ParentState) -> Result<Validated, Failure> {
+        let chain = &*self.shared.chain;
+        validate::check_header(chain, &payload.header, &parent.tip.header)?;
+        let senders = SenderStream::start(payload.transactions.clone());
+        let encoded = payload.transactions.clone();
+        let transactions_root = beside(move || ordered_trie_root_encoded(&encoded));
+
+        let root = BlockRoot::start(&self.pool, &self.shared.db, parent);
+        let reader = self.shared.open_state(parent).map_err(EngineError::from)?;
+        let reader = reader.ok_or(EngineError::StateGone(parent.tip.hash))?;
+        let mut state = open_state(reader, root.hook());
+        let (executed, signed) = run(chain, payload, &mut state, senders)?;
+        let executed = beside(move || (ReceiptSummary::of(&executed.receipts), executed));
+        let bundle = take_changes(state);
+        let (outcome, blocked) = root.finish(self.config.check_state_root)?;
+
+        payload.seal(wait(&transactions_root)?)?;
+        payload.check_blob_hashes(&signed.0)?;
+        validate::check_size(chain, payload)?;
+        let (receipts, executed) = wait(&executed)?;
+        validate::check_results(&payload.header, &executed, &receipts)?;
+        validate::check_state_root(&payload.header, outcome.root)?;
+        let chain_block = chain_block(payload, signed, executed.receipts);
+        let root = RootReport {
+            root: outcome.root,
+            counters: outcome.counters,
+            elapsed: blocked,
+        };
+        let block = ExecutedBlock::new(
+            Arc::new(chain_block),
+            bundle,
+            outcome.hashed_state,
+            outcome.trie_updates,
+        );
+        Ok(Validated { block, root })
+    }
+}
+
+/// Executes the transactions as their senders become known.
+fn run(
+    chain: &ChainSpec,
+    payload: &Payload,
+    state: &mut BlockState,
+    senders: SenderStream,
+) -> Result<(Executed, Signed), Failure> {
+    let count = payload.transactions.len();
+    let mut signed = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let mut run = BlockRun::start(chain, &payload.header, payload.withdrawals.as_ref(), state)?;
+    for transaction in senders {
+        let transaction = transaction.map_err(|error| Invalid::block(error.to_string()))?;
+        run.transact(&transaction).map_err(ExecuteError::from)?;
+        let (transaction, sender) = transaction.into_parts();
+        signed.0.push(transaction);
+        signed.1.push(sender);
+    }
+    Ok((run.finish()?, signed))
+}
+
+/// Runs `work` on the rayon pool.
+fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+    let (sender, receiver) = crossbeam_channel::bounded(1);
+    rayon::spawn(move || {
+        // A block refused meanwhile has no use for the result.
+        let _ = sender.send(work());
+    });
+    receiver
+}
+
+fn wait<T>(result: &Receiver<T>) -> Result<T, EngineError> {
+    result.recv().map_err(|_| EngineError::WorkerPanicked)
+}
+
+fn chain_block(payload: &Payload, signed: Signed, receipts: Vec<Receipt>) -> ChainBlock {
+    let (transactions, senders) = signed;
+    let block = StoredBlock {
+        header: payload.header.clone(),
+        hash: payload.hash,
+        transactions,
+        senders,
+        ommers: Vec::new(),
+        withdrawals: payload.withdrawals.clone(),
+    };
+    ChainBlock { block, receipts }
+}

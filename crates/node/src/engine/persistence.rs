@@ -1,0 +1,192 @@
+//! The thread that writes blocks to the database, one batch at a time.
+//!
+//! The engine hands over shared blocks and goes on; it takes note of the result between two
+//! requests. At most one save is under way.
+
+use super::{EngineError, tree::ExecutedBlock};
+use crate::primitives::BlockNumHash;
+use alloy_primitives::{B256, KECCAK256_EMPTY, U256};
+use crossbeam_channel::{Receiver, Sender};
+use revm::{
+    database::{AccountStatus, BundleAccount, BundleState},
+    state::AccountInfo,
+};
+use state_db::{AccountDelta, BlockWrite, PlainChanges, SlotDelta, StateDb, StorageDelta};
+use state_root::updates::Account;
+use std::{sync::Arc, thread::JoinHandle, time::Instant};
+
+/// Numbers of the safe and the finalized block, as far as they are in the database.
+pub(super) type Markers = (Option<u64>, Option<u64>);
+
+/// One batch.
+struct Save {
+    blocks: Vec<Arc<ExecutedBlock>>,
+    markers: Option<Markers>,
+}
+
+/// The engine's end of the persistence thread.
+pub(super) struct Persistence {
+    jobs: Option<Sender<Save>>,
+    results: Receiver<Result<BlockNumHash, String>>,
+    in_flight: bool,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Persistence {
+    /// Starts the thread.
+    pub(super) fn spawn(db: StateDb) -> Result<Self, EngineError> {
+        let (jobs, received) = crossbeam_channel::bounded::<Save>(1);
+        let (sender, results) = crossbeam_channel::bounded(1);
+        let thread = std::thread::Builder::new()
+            .name("persistence".into())
+            .spawn(move || {
+                for job in received {
+                    if sender.send(save(&db, &job)).is_err() {
+                        return;
+                    }
+                }
+            })
+            .map_err(|error| {
+                EngineError::Start(format!("start the persistence thread: {error}"))
+            })?;
+        Ok(Self {
+            jobs: Some(jobs),
+            results,
+            in_flight: false,
+            thread: Some(thread),
+        })
+    }
+
+    /// Whether a save is under way.
+    pub(super) fn in_flight(&self) -> bool {
+        self.in_flight
+    }
+
+    /// Delivers the result of each save.
+    pub(super) fn results(&self) -> &Receiver<Result<BlockNumHash, String>> {
+        &self.results
+    }
+
+    /// Starts writing `blocks`, oldest first. Only when no save is under way.
+    pub(super) fn save(&mut self, blocks: Vec<Arc<ExecutedBlock>>, markers: Option<Markers>) {
+        let job = Save { blocks, markers };
+        self.in_flight = self
+            .jobs
+            .as_ref()
+            .is_some_and(|jobs| jobs.send(job).is_ok());
+    }
+
+    /// Takes note that the result of the save under way was received.
+    pub(super) fn finished(&mut self) {
+        self.in_flight = false;
+    }
+}
+
+impl Drop for Persistence {
+    /// A save under way is finished, not cut.
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn save(db: &StateDb, job: &Save) -> Result<BlockNumHash, String> {
+    let start = Instant::now();
+    let last = job
+        .blocks
+        .last()
+        .ok_or("nothing to save")?
+        .chain_block
+        .num_hash();
+    let changes: Vec<_> = job
+        .blocks
+        .iter()
+        .map(|block| plain_changes(&block.bundle))
+        .collect();
+    let writes: Vec<_> = job
+        .blocks
+        .iter()
+        .zip(&changes)
+        .map(|(block, changes)| BlockWrite {
+            block: &block.chain_block.block,
+            receipts: &block.chain_block.receipts,
+            changes,
+            hashed: &block.hashed,
+            trie: &block.trie,
+        })
+        .collect();
+    db.append(&writes).map_err(|error| error.to_string())?;
+    if let Some((safe, finalized)) = job.markers {
+        db.set_forkchoice(safe, finalized)
+            .map_err(|error| error.to_string())?;
+    }
+    tracing::debug!(
+        target: "engine::persistence",
+        blocks = writes.len(),
+        last = last.number,
+        elapsed = ?start.elapsed(),
+        "Finished persisting"
+    );
+    Ok(last)
+}
+
+/// What a block did to plain state, as storage takes it.
+pub(super) fn plain_changes(bundle: &BundleState) -> PlainChanges {
+    let mut changes = PlainChanges::default();
+    for (address, account) in &bundle.state {
+        let before = account.original_info.as_ref().map(stored_account);
+        let after = account.info.as_ref().map(stored_account);
+        if before != after {
+            changes
+                .accounts
+                .push((*address, AccountDelta { before, after }));
+        }
+        let storage = storage_delta(account);
+        if storage.wiped || !storage.slots.is_empty() {
+            changes.storages.push((*address, storage));
+        }
+    }
+    changes.codes = bundle
+        .contracts
+        .iter()
+        .filter(|(hash, _)| **hash != KECCAK256_EMPTY)
+        .map(|(hash, code)| (*hash, code.original_bytes()))
+        .collect();
+    changes
+}
+
+fn storage_delta(account: &BundleAccount) -> StorageDelta {
+    let wiped = account.was_destroyed() && had_storage(account);
+    let slots = account
+        .storage
+        .iter()
+        .filter(|(_, slot)| wiped || slot.is_changed())
+        .map(|(key, slot)| SlotDelta {
+            slot: B256::from(*key),
+            before: if wiped {
+                U256::ZERO
+            } else {
+                slot.previous_or_original_value
+            },
+            after: slot.present_value,
+        })
+        .collect();
+    StorageDelta { wiped, slots }
+}
+
+/// Whether the database may hold slots of a destroyed account. It cannot when the account did not
+/// exist before the block.
+fn had_storage(account: &BundleAccount) -> bool {
+    account.original_info.is_some() && account.status != AccountStatus::LoadedNotExisting
+}
+
+/// An account as the state tables hold it.
+pub(super) fn stored_account(info: &AccountInfo) -> Account {
+    Account {
+        nonce: info.nonce,
+        balance: info.balance,
+        code_hash: info.code_hash,
+    }
+}

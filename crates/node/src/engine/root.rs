@@ -1,0 +1,135 @@
+//! Streams state changes from execution to the state root pipeline.
+
+use super::{EngineError, tree::ParentState};
+use alloy_primitives::B256;
+use revm::state::{Account as EvmAccount, EvmState};
+use state_db::{Overlay, OverlaySource, StateDb};
+use state_root::{
+    RootJob, RootOutcome, RootPool,
+    cursor::StateSource,
+    reference,
+    updates::{AccountChange, HashedState, TrieUpdates},
+};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// The root of one block in the making.
+pub(super) struct BlockRoot {
+    job: Arc<RootJob>,
+    source: Arc<OverlaySource>,
+}
+
+impl BlockRoot {
+    /// Begins the root of a block on `parent`.
+    pub(super) fn start(
+        pool: &RootPool<OverlaySource>,
+        db: &StateDb,
+        parent: &ParentState,
+    ) -> Self {
+        let source = Arc::new(source(db, parent, parent.overlay()));
+        let job = Arc::new(pool.prepare(source.clone(), parent.tip.header.state_root));
+        Self { job, source }
+    }
+
+    /// The state hook: sends every committed change. The job cannot finish before it is dropped.
+    pub(super) fn hook(&self) -> impl FnMut(EvmState) + Send + 'static {
+        let job = self.job.clone();
+        move |state| {
+            let changes = account_changes(state);
+            if !changes.is_empty() {
+                job.update(changes);
+            }
+        }
+    }
+
+    /// Waits for the root. The duration is how long this thread was blocked.
+    pub(super) fn finish(self, check: bool) -> Result<(RootOutcome, Duration), EngineError> {
+        let start = Instant::now();
+        let job = Arc::into_inner(self.job)
+            .ok_or_else(|| EngineError::StateRoot("execution has not ended".into()))?;
+        let outcome = job
+            .finish()
+            .map_err(|error| EngineError::StateRoot(error.to_string()))?;
+        let blocked = start.elapsed();
+        if check {
+            check_outcome(&self.source, &outcome)?;
+        }
+        Ok((outcome, blocked))
+    }
+}
+
+/// Compares an outcome with the serial reference.
+fn check_outcome(source: &OverlaySource, outcome: &RootOutcome) -> Result<(), EngineError> {
+    let (root, updates) = serial_root(source, &outcome.hashed_state)?;
+    if root != outcome.root {
+        return Err(EngineError::StateRoot(format!(
+            "the parallel root {} differs from the serial reference {root}",
+            outcome.root
+        )));
+    }
+    if updates != outcome.trie_updates {
+        return Err(EngineError::StateRoot(format!(
+            "the stored nodes of root {root} differ from the serial reference's"
+        )));
+    }
+    Ok(())
+}
+
+/// The serial reference root after `changes` over the state of `source`.
+fn serial_root(
+    source: &OverlaySource,
+    changes: &HashedState,
+) -> Result<(B256, TrieUpdates), EngineError> {
+    let failed = |error: state_root::cursor::CursorError| EngineError::StateRoot(error.to_string());
+    let view = source.open().map_err(failed)?;
+    reference::incremental_root(&view, changes).map_err(failed)
+}
+
+/// The root after `changes` on `parent`, computed serially: for blocks being built, which have no
+/// pipeline of their own.
+pub(super) fn root_after(
+    db: &StateDb,
+    parent: &ParentState,
+    changes: &[AccountChange],
+) -> Result<B256, EngineError> {
+    let source = source(db, parent, parent.overlay());
+    Ok(serial_root(&source, &HashedState::from_changes(changes))?.0)
+}
+
+fn source(db: &StateDb, parent: &ParentState, overlay: Arc<Overlay>) -> OverlaySource {
+    OverlaySource::new(db.clone(), overlay, parent.ancestors())
+}
+
+/// What one execution step changed, as the state root takes it.
+pub(super) fn account_changes(state: EvmState) -> Vec<AccountChange> {
+    state
+        .into_iter()
+        .filter(|(_, account)| account.is_touched())
+        .filter_map(|(address, account)| {
+            let slots = changed_slots(&account);
+            let destroyed = account.is_selfdestructed();
+            let unchanged = !destroyed && slots.is_empty() && !account.is_changed();
+            // An empty account that is touched is removed (EIP-161), whether it existed or not.
+            let gone = destroyed || account.is_empty();
+            let was_absent = account.is_loaded_as_not_existing();
+            if (unchanged && !gone) || (gone && was_absent) {
+                return None;
+            }
+            Some(AccountChange {
+                address,
+                account: (!gone).then(|| super::persistence::stored_account(&account.info)),
+                storage_wiped: destroyed,
+                slots: if destroyed { Vec::new() } else { slots },
+            })
+        })
+        .collect()
+}
+
+fn changed_slots(account: &EvmAccount) -> Vec<(B256, alloy_primitives::U256)> {
+    account
+        .changed_storage_slots()
+        .map(|(slot, value)| (B256::from(*slot), value.present_value))
+        .collect()
+}
