@@ -26,6 +26,8 @@ mod stats;
 mod tables;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod tx;
 mod types;
 mod unwind;

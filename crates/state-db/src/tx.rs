@@ -56,11 +56,6 @@ impl<K: TransactionKind> DbTx<K> {
         &self.tx
     }
 
-    /// The database it reads.
-    pub(crate) fn inner(&self) -> &Inner {
-        &self.db
-    }
-
     /// Calls `each` with every row of `table` in order, as stored: key, then value.
     pub fn for_each_row(
         &self,
@@ -131,8 +126,10 @@ impl DbWrite {
                 cursor.del()
             }
             .doing("delete from", table.name())?;
-            // A deletion leaves the cursor on the row that followed the deleted one.
-            found = cursor.get_current::<(), ()>().doing("read", table.name())?;
+            // Sought again: past the last row, a cursor that has deleted has no defined position.
+            found = cursor
+                .set_range::<(), ()>(key)
+                .doing("read", table.name())?;
         }
         Ok(())
     }

@@ -1,0 +1,7 @@
+//! Random chains written, batched, unwound and read back, against a model in plain maps.
+
+mod chain;
+mod edges;
+mod loading;
+mod overlays;
+mod roundtrip;
