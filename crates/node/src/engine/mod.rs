@@ -128,7 +128,13 @@ pub fn spawn(
     };
     std::thread::Builder::new()
         .name("engine".into())
-        .spawn(move || engine.run(&received))
+        .spawn(move || {
+            // Answered once everything the engine holds is closed, so that the database can be
+            // opened again.
+            if let Some((answer, result)) = engine.run(&received) {
+                let _ = answer.send(result);
+            }
+        })
         .map_err(|error| EngineError::Start(format!("start the engine thread: {error}")))?;
     let chain = ChainReader { shared };
     Ok(EngineHandle {
@@ -166,6 +172,12 @@ fn stored_marker(view: &DbView, number: Option<u64>) -> Result<Option<BlockNumHa
         .map(|hash| BlockNumHash { number, hash }))
 }
 
+/// Whom to tell about the end, and what.
+type Farewell = (
+    oneshot::Sender<Result<(), EngineError>>,
+    Result<(), EngineError>,
+);
+
 /// What the engine thread owns.
 struct Engine {
     shared: Arc<Shared>,
@@ -181,25 +193,26 @@ struct Engine {
 }
 
 impl Engine {
-    /// Serves requests until shutdown, or until every handle is gone.
-    fn run(mut self, requests: &Receiver<Message>) {
+    /// Serves requests until shutdown, or until every handle is gone. Who asked for the shutdown
+    /// is to be told its result.
+    fn run(mut self, requests: &Receiver<Message>) -> Option<Farewell> {
         loop {
             select_biased! {
                 recv(self.persistence.results()) -> result => match result {
                     Ok(result) => self.absorb_save(result),
-                    Err(_) => return,
+                    Err(_) => return None,
                 },
                 recv(requests) -> message => match message {
                     Ok(Message::Shutdown { answer }) => {
-                        let _ = answer.send(self.flush());
-                        return;
+                        let result = self.flush();
+                        return Some((answer, result));
                     }
                     Ok(message) => self.serve(message),
                     Err(_) => {
                         if let Err(error) = self.flush() {
                             tracing::error!(target: "engine", %error, "Blocks were lost");
                         }
-                        return;
+                        return None;
                     }
                 },
             }
