@@ -2,6 +2,7 @@
 
 mod chain;
 mod edges;
+mod golden;
 mod loading;
 mod overlays;
 mod roundtrip;
