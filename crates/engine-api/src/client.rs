@@ -347,7 +347,7 @@ impl EngineClient {
             return Failure::NotSent;
         }
         let url = self.url.clone();
-        if error.is_incomplete_message() || error.is_closed() || is_reset(error) {
+        if error.is_incomplete_message() || error.is_closed() || is_cut_off(error) {
             return Failure::Other(ClientError::Closed { url });
         }
         Failure::Other(ClientError::Http {
@@ -443,7 +443,7 @@ fn joined(mut frames: Vec<Bytes>) -> Bytes {
     body.freeze()
 }
 
-fn is_reset(error: &hyper::Error) -> bool {
+fn is_cut_off(error: &hyper::Error) -> bool {
     let source = error
         .source()
         .and_then(|source| source.downcast_ref::<io::Error>());
@@ -453,6 +453,7 @@ fn is_reset(error: &hyper::Error) -> bool {
             io::ErrorKind::ConnectionReset
                 | io::ErrorKind::ConnectionAborted
                 | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::UnexpectedEof
         )
     })
 }
