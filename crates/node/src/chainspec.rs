@@ -190,7 +190,9 @@ fn alloc_root(genesis: &Genesis) -> B256 {
 /// Refuses chains that are not merged at genesis and timestamps out of order.
 fn check_forks(config: &ChainConfig) -> Result<(), ChainSpecError> {
     let merged = config.terminal_total_difficulty == Some(U256::ZERO);
-    if !merged && !(config.terminal_total_difficulty_passed || config.shanghai_time == Some(0)) {
+    let merged =
+        merged || config.terminal_total_difficulty_passed || config.shanghai_time == Some(0);
+    if !merged {
         return Err(ChainSpecError::NotMerged);
     }
     let forks = [
@@ -252,5 +254,90 @@ impl EthereumHardforks for ChainSpec {
 impl EthExecutorSpec for ChainSpec {
     fn deposit_contract_address(&self) -> Option<Address> {
         self.genesis.config.deposit_contract_address
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(config: &str, rest: &str) -> Result<ChainSpec, ChainSpecError> {
+        ChainSpec::from_json(&format!(
+            r#"{{"config":{{"chainId":7,"londonBlock":0,{config}}},"nonce":"0x0",
+                "timestamp":"0x5","extraData":"0x","gasLimit":"0x1c9c380","difficulty":"0x0",
+                "mixHash":"{}","coinbase":"{}","alloc":{{}}{rest}}}"#,
+            B256::ZERO,
+            Address::ZERO
+        ))
+    }
+
+    const MERGED: &str = r#""terminalTotalDifficulty":0,"shanghaiTime":0"#;
+
+    #[test]
+    fn header_fields_appear_with_their_fork() {
+        let shanghai = spec(MERGED, "").unwrap();
+        assert_eq!(
+            shanghai.genesis_header().withdrawals_root,
+            Some(EMPTY_WITHDRAWALS)
+        );
+        assert_eq!(shanghai.genesis_header().blob_gas_used, None);
+        assert_eq!(shanghai.genesis_header().state_root, EMPTY_ROOT_HASH);
+
+        let prague = spec(&format!(r#"{MERGED},"cancunTime":0,"pragueTime":5"#), "").unwrap();
+        assert_eq!(prague.genesis_header().excess_blob_gas, Some(0));
+        assert_eq!(
+            prague.genesis_header().requests_hash,
+            Some(EMPTY_REQUESTS_HASH)
+        );
+        assert_eq!(prague.genesis_hash(), prague.genesis_header().hash_slow());
+
+        let later = spec(&format!(r#"{MERGED},"cancunTime":0,"pragueTime":6"#), "").unwrap();
+        assert_eq!(later.genesis_header().requests_hash, None);
+    }
+
+    #[test]
+    fn a_given_state_root_replaces_the_accounts() {
+        let root = B256::repeat_byte(4);
+        let spec = spec(MERGED, &format!(r#","stateRoot":"{root}""#)).unwrap();
+        assert_eq!(spec.genesis_header().state_root, root);
+        assert_eq!(spec.state_root_override(), Some(root));
+    }
+
+    #[test]
+    fn blob_parameters_follow_the_schedule() {
+        let config = format!(
+            r#"{MERGED},"cancunTime":10,"pragueTime":20,"osakaTime":30,"bpo1Time":40,
+               "blobSchedule":{{"osaka":{{"target":48,"max":72,"baseFeeUpdateFraction":40061728}},
+                                "bpo1":{{"target":1,"max":2,"baseFeeUpdateFraction":5}}}}"#
+        );
+        let spec = spec(&config, "").unwrap();
+        let max_at = |time| {
+            spec.blob_params_at(time)
+                .map(|params| params.max_blob_count)
+        };
+        assert_eq!(
+            [9, 10, 20, 30, 40].map(max_at),
+            [None, Some(6), Some(9), Some(72), Some(2)]
+        );
+    }
+
+    #[test]
+    fn impossible_chains_are_refused() {
+        let refusal = |config: &str| spec(config, "").unwrap_err();
+        assert!(matches!(
+            refusal(r#""shanghaiTime":5"#),
+            ChainSpecError::NotMerged
+        ));
+        let unordered = format!(r#"{MERGED},"cancunTime":9,"pragueTime":8"#);
+        assert!(matches!(
+            refusal(&unordered),
+            ChainSpecError::ForkOrder { .. }
+        ));
+        let skipped = format!(r#"{MERGED},"pragueTime":8"#);
+        assert!(matches!(
+            refusal(&skipped),
+            ChainSpecError::ForkOrder { .. }
+        ));
+        assert!(matches!(refusal("nonsense"), ChainSpecError::Json(_)));
     }
 }

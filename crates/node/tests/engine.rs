@@ -2,6 +2,8 @@
 //!
 //! Every engine here compares each parallel root with the serial reference.
 
+#![expect(clippy::unwrap_used, reason = "a failure here fails the test that called")]
+
 mod support;
 
 use alloy_eips::eip4895::Withdrawal;

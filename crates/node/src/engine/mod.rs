@@ -78,7 +78,7 @@ pub enum EngineError {
     Stopped,
     /// The database failed.
     #[error(transparent)]
-    Database(#[from] DbError),
+    Database(Box<DbError>),
     /// State could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -97,6 +97,12 @@ pub enum EngineError {
     /// Saving blocks failed; nothing of the batch was written. The engine takes no more payloads.
     #[error("save blocks: {0}")]
     Persistence(String),
+}
+
+impl From<DbError> for EngineError {
+    fn from(error: DbError) -> Self {
+        Self::Database(Box::new(error))
+    }
 }
 
 /// Starts the threads `engine` and `persistence`. The head is the last block in the database.
@@ -163,7 +169,7 @@ fn stored_tree(db: &StateDb, chain: &ChainSpec) -> Result<Tree, EngineError> {
     Ok(tree)
 }
 
-fn stored_marker(view: &DbView, number: Option<u64>) -> Result<Option<BlockNumHash>, DbError> {
+fn stored_marker(view: &DbView, number: Option<u64>) -> Result<Option<BlockNumHash>, EngineError> {
     let Some(number) = number else {
         return Ok(None);
     };

@@ -1,8 +1,14 @@
 //! Streams state changes from execution to the state root pipeline.
 
 use super::{EngineError, tree::ParentState};
-use alloy_primitives::B256;
-use revm::state::{Account as EvmAccount, EvmState};
+use alloy_primitives::{
+    Address, B256,
+    map::{AddressSet, HashSet},
+};
+use revm::{
+    database_interface::OnStateHook,
+    state::{Account as EvmAccount, EvmState},
+};
 use state_db::{Overlay, OverlaySource, StateDb};
 use state_root::{
     RootJob, RootOutcome, RootPool,
@@ -14,6 +20,10 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+
+/// New keys that make a batch. A batch per transaction would have each proof job read the upper
+/// trie levels again for a few keys, and would leave chunking nothing to cut.
+const BATCH_KEYS: usize = 128;
 
 /// The root of one block in the making.
 pub(super) struct BlockRoot {
@@ -33,14 +43,13 @@ impl BlockRoot {
         Self { job, source }
     }
 
-    /// The state hook: sends every committed change. The job cannot finish before it is dropped.
-    pub(super) fn hook(&self) -> impl FnMut(EvmState) + Send + 'static {
-        let job = self.job.clone();
-        move |state| {
-            let changes = account_changes(state);
-            if !changes.is_empty() {
-                job.update(changes);
-            }
+    /// The state hook: sends committed changes. The job cannot finish before it is dropped.
+    pub(super) fn hook(&self) -> RootHook {
+        RootHook {
+            job: self.job.clone(),
+            pending: Vec::new(),
+            seen: SeenKeys::default(),
+            fresh: 0,
         }
     }
 
@@ -57,6 +66,61 @@ impl BlockRoot {
             check_outcome(&self.source, &outcome)?;
         }
         Ok((outcome, blocked))
+    }
+}
+
+/// Collects changes during execution and sends them to the pipeline in batches.
+pub(super) struct RootHook {
+    job: Arc<RootJob>,
+    pending: Vec<AccountChange>,
+    seen: SeenKeys,
+    /// Keys in `pending` that no earlier change of the block had.
+    fresh: usize,
+}
+
+impl OnStateHook for RootHook {
+    fn on_state(&mut self, state: EvmState) {
+        for change in account_changes(state) {
+            self.fresh += self.seen.add(&change);
+            self.pending.push(change);
+        }
+        if self.fresh >= BATCH_KEYS {
+            self.send();
+        }
+    }
+}
+
+impl RootHook {
+    fn send(&mut self) {
+        self.fresh = 0;
+        if !self.pending.is_empty() {
+            self.job.update(std::mem::take(&mut self.pending));
+        }
+    }
+}
+
+impl Drop for RootHook {
+    fn drop(&mut self) {
+        self.send();
+    }
+}
+
+/// Keys changed so far in a block.
+#[derive(Default)]
+struct SeenKeys {
+    accounts: AddressSet,
+    slots: HashSet<(Address, B256)>,
+}
+
+impl SeenKeys {
+    /// How many of the change's keys are new.
+    fn add(&mut self, change: &AccountChange) -> usize {
+        let account = usize::from(self.accounts.insert(change.address));
+        let slots = change
+            .slots
+            .iter()
+            .filter(|(slot, _)| self.slots.insert((change.address, *slot)));
+        account + slots.count()
     }
 }
 

@@ -160,3 +160,52 @@ fn work_off(work: &Work, done: &Sender<(usize, Vec<Item>)>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloy_consensus::{SignableTransaction, TxLegacy, crypto::secp256k1};
+    use alloy_eips::eip2718::Encodable2718;
+    use alloy_primitives::B256;
+
+    fn signed(nonce: u64) -> Bytes {
+        let transaction = TxLegacy {
+            chain_id: Some(1),
+            nonce,
+            ..Default::default()
+        };
+        let key = B256::repeat_byte(1 + (nonce % 3) as u8);
+        let signature =
+            secp256k1::sign_message(key, transaction.signature_hash()).expect("a valid key");
+        TransactionSigned::from(transaction.into_signed(signature))
+            .encoded_2718()
+            .into()
+    }
+
+    #[test]
+    fn transactions_come_out_in_order_with_their_senders() {
+        for count in [0, 1, BATCH_TRANSACTIONS, BATCH_TRANSACTIONS + 1, 100] {
+            let encoded: Vec<_> = (0..count as u64).map(signed).collect();
+            let expected: Vec<_> = encoded
+                .iter()
+                .enumerate()
+                .map(|(n, raw)| recover(n, raw).unwrap())
+                .collect();
+            let streamed: Result<Vec<_>, _> = SenderStream::start(Arc::new(encoded)).collect();
+            assert_eq!(streamed.unwrap(), expected, "{count} transactions");
+        }
+    }
+
+    #[test]
+    fn a_bad_transaction_fails_at_its_place() {
+        let mut encoded: Vec<_> = (0..20).map(signed).collect();
+        encoded[13] = Bytes::from_static(b"\x02nonsense");
+        let items: Vec<_> = SenderStream::start(Arc::new(encoded)).collect();
+        assert_eq!(items.len(), 20);
+        for (index, item) in items.iter().enumerate() {
+            let failed_here = matches!(item, Err(SenderError::Decode { index: 13, .. }));
+            assert_eq!(failed_here, index == 13, "transaction {index}");
+            assert_eq!(item.is_ok(), index != 13, "transaction {index}");
+        }
+    }
+}

@@ -1,6 +1,11 @@
 //! A small chain in a temporary datadir: funded keys, a contract that stores what it is told, and
 //! short names for building and sending blocks.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a failure here fails the test that called"
+)]
+
 use alloy_consensus::{SignableTransaction, TxEip1559, crypto::secp256k1};
 use alloy_eips::{eip2718::Encodable2718, eip2935, eip4788, eip7002, eip7251};
 use alloy_genesis::{Genesis, GenesisAccount};
