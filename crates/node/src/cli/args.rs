@@ -1,0 +1,448 @@
+//! What can be typed: the commands and flags of bench-reth, spelled as reth spells them.
+//!
+//! Nothing here decides what a flag means; [`resolve`](super::resolve) does, in one place.
+
+use super::{
+    inert::{InertLogFlags, InertNodeFlags},
+    values::{ModuleList, parse_chunk_size, parse_size_bytes},
+};
+use alloy_eips::BlockHashOrNumber;
+use alloy_primitives::Bytes;
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use state_root::ChunkPolicy;
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    num::NonZeroUsize,
+    path::PathBuf,
+};
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// A compact Ethereum execution engine for benchmarks.
+///
+/// Flags, RPC methods and log lines are spelled as reth spells them, so that what drives reth
+/// drives this engine.
+#[derive(Debug, Parser)]
+#[command(
+    name = "bench-reth",
+    version,
+    propagate_version = true,
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Commands,
+    /// Where log lines go and which.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Commands {
+    /// Start the engine and its servers
+    Node(Box<NodeArgs>),
+    /// Create a datadir from a genesis file or from a generated base state
+    Init(InitArgs),
+    /// Create a datadir from a genesis header and a state dump (JSON lines)
+    InitState(InitStateArgs),
+    /// Import blocks from an RLP file, validating each
+    Import(ImportArgs),
+    /// Work on single stages of a stopped engine
+    Stage(StageArgs),
+    /// Look into the database of a stopped engine
+    Db(DbArgs),
+}
+
+/// Which chain, and where its data lives.
+#[derive(Debug, Clone, Args)]
+pub struct DatadirArgs {
+    /// Genesis file (geth's JSON format) of the chain. Default: chain.json in the datadir
+    #[arg(long, global = true, value_name = "FILE")]
+    pub chain: Option<PathBuf>,
+    /// Directory that holds the database, the genesis file and the JWT secret
+    #[arg(long, global = true, value_name = "DIR")]
+    pub datadir: Option<PathBuf>,
+}
+
+/// How the database is opened.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Database")]
+pub struct DatabaseArgs {
+    /// Upper limit of the database file, for example 8TB
+    #[arg(long = "db.max-size", value_parser = parse_size_bytes, value_name = "SIZE")]
+    pub max_size_bytes: Option<u64>,
+    /// How much the database file grows at a time, for example 64MB
+    #[arg(long = "db.growth-step", value_parser = parse_size_bytes, value_name = "SIZE")]
+    pub growth_step_bytes: Option<u64>,
+    /// Whether a commit waits for the disk
+    #[arg(long = "db.sync-mode", value_enum, default_value_t = SyncModeArg::Durable)]
+    pub sync_mode: SyncModeArg,
+    /// Open the database for this process alone
+    #[arg(
+        long = "db.exclusive",
+        num_args = 0..=1,
+        default_missing_value = "true",
+        default_value_t = false,
+        action = ArgAction::Set,
+        value_name = "BOOL"
+    )]
+    pub exclusive: bool,
+}
+
+/// When a commit is on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SyncModeArg {
+    /// Before it returns
+    Durable,
+    /// Later: a crash of the machine may lose commits, but not consistency
+    SafeNoSync,
+}
+
+/// Arguments of `node`.
+#[derive(Debug, Args)]
+pub struct NodeArgs {
+    /// Chain and datadir.
+    #[command(flatten)]
+    pub datadir: DatadirArgs,
+    /// Number of this instance: shifts the default ports as reth does, so that instances can run
+    /// side by side
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=200))]
+    pub instance: Option<u16>,
+    /// Let the system choose every port
+    #[arg(long, conflicts_with = "instance")]
+    pub with_unused_ports: bool,
+    /// Servers.
+    #[command(flatten)]
+    pub rpc: RpcArgs,
+    /// The engine.
+    #[command(flatten)]
+    pub engine: EngineArgs,
+    /// Block building.
+    #[command(flatten)]
+    pub builder: BuilderArgs,
+    /// The database.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// Flags of reth without effect here.
+    #[command(flatten)]
+    pub inert: InertNodeFlags,
+}
+
+/// The RPC servers.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "RPC")]
+pub struct RpcArgs {
+    /// Enable the public HTTP server
+    #[arg(long)]
+    pub http: bool,
+    /// Address of the public HTTP server
+    #[arg(long = "http.addr", default_value_t = LOOPBACK, value_name = "ADDR")]
+    pub http_addr: IpAddr,
+    /// Port of the public HTTP server
+    #[arg(long = "http.port", default_value_t = 8545, value_name = "PORT")]
+    pub http_port: u16,
+    /// Namespaces of the public HTTP server, comma-separated, or `all` or `none`
+    #[arg(long = "http.api", default_value = "eth,net,web3", value_name = "LIST")]
+    pub http_api: ModuleList,
+    /// Enable the public WebSocket server
+    #[arg(long)]
+    pub ws: bool,
+    /// Address of the public WebSocket server
+    #[arg(long = "ws.addr", default_value_t = LOOPBACK, value_name = "ADDR")]
+    pub ws_addr: IpAddr,
+    /// Port of the public WebSocket server
+    #[arg(long = "ws.port", default_value_t = 8546, value_name = "PORT")]
+    pub ws_port: u16,
+    /// Namespaces of the public WebSocket server, comma-separated, or `all` or `none`
+    #[arg(long = "ws.api", default_value = "eth,net,web3", value_name = "LIST")]
+    pub ws_api: ModuleList,
+    /// Do not start the authenticated server
+    #[arg(long, alias = "disable-engine-api")]
+    pub disable_auth_server: bool,
+    /// Address of the authenticated server (Engine API)
+    #[arg(long = "authrpc.addr", default_value_t = LOOPBACK, value_name = "ADDR")]
+    pub auth_addr: IpAddr,
+    /// Port of the authenticated server (Engine API)
+    #[arg(long = "authrpc.port", default_value_t = 8551, value_name = "PORT")]
+    pub auth_port: u16,
+    /// File with the JWT secret, 32 bytes as hexadecimal digits. Default: jwt.hex in the datadir,
+    /// created when it is absent
+    #[arg(long = "authrpc.jwtsecret", value_name = "FILE")]
+    pub jwt_secret: Option<PathBuf>,
+    /// Largest request of the public servers, in megabytes
+    #[arg(long = "rpc.max-request-size", default_value_t = 15, value_name = "MB")]
+    pub max_request_mb: u32,
+    /// Largest response of the public servers, in megabytes
+    #[arg(
+        long = "rpc.max-response-size",
+        visible_alias = "rpc.returndata.limit",
+        default_value_t = 160,
+        value_name = "MB"
+    )]
+    pub max_response_mb: u32,
+    /// Most connections at a time, per server
+    #[arg(
+        long = "rpc.max-connections",
+        default_value_t = 500,
+        value_name = "COUNT"
+    )]
+    pub max_connections: u32,
+    /// Most subscriptions of one connection
+    #[arg(long = "rpc.max-subscriptions-per-connection", default_value_t = 1024)]
+    pub max_subscriptions: u32,
+    /// Most gas an eth_call may use
+    #[arg(long = "rpc.gascap", default_value_t = 50_000_000, value_name = "GAS")]
+    pub call_gas_cap: u64,
+    /// Report the node as synced from the start, before the first fork choice
+    #[arg(long = "debug.startup-sync-state-idle")]
+    pub startup_sync_state_idle: bool,
+}
+
+/// The engine.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Engine")]
+pub struct EngineArgs {
+    /// Save blocks once the head is more than this many blocks above the database
+    #[arg(
+        long = "engine.persistence-threshold",
+        default_value_t = 2,
+        value_name = "BLOCKS"
+    )]
+    pub persistence_threshold: u64,
+    /// How many of the newest blocks a save leaves in memory
+    #[arg(
+        long = "engine.memory-block-buffer-target",
+        default_value_t = 0,
+        value_name = "BLOCKS"
+    )]
+    pub memory_block_buffer_target: u64,
+    /// How many proof targets one job of a multiproof holds at most
+    #[arg(
+        long = "engine.multiproof-chunk-size",
+        default_value = "60",
+        value_parser = parse_chunk_size,
+        value_name = "TARGETS"
+    )]
+    pub multiproof_chunk_size: NonZeroUsize,
+    /// Storage proof workers. Default: CPUs less the reserved ones
+    #[arg(long = "engine.storage-worker-count", value_name = "COUNT")]
+    pub storage_worker_count: Option<NonZeroUsize>,
+    /// Account proof workers. Default: CPUs less the reserved ones
+    #[arg(long = "engine.account-worker-count", value_name = "COUNT")]
+    pub account_worker_count: Option<NonZeroUsize>,
+    /// CPUs the proof workers leave alone
+    #[arg(
+        long = "engine.reserved-cpu-cores",
+        default_value_t = 1,
+        value_name = "COUNT"
+    )]
+    pub reserved_cpu_cores: usize,
+    /// Let the last parameter of engine_newPayloadV4 be the requests hash
+    #[arg(long = "engine.accept-execution-requests-hash")]
+    pub accept_execution_requests_hash: bool,
+    /// When a batch of proof targets is cut into jobs: always (whenever it exceeds the chunk
+    /// size), reth-1.11 or reth-2.5 (these releases' rules)
+    #[arg(
+        long = "bench.chunk-policy",
+        default_value = "always",
+        value_name = "POLICY"
+    )]
+    pub chunk_policy: ChunkPolicy,
+    /// Compare every state root with the serial reference (slow)
+    #[arg(long = "bench.check-state-root")]
+    pub check_state_root: bool,
+}
+
+/// Block building.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Builder")]
+pub struct BuilderArgs {
+    /// Extra data of built blocks, text or 0x and hexadecimal digits, at most 32 bytes
+    #[arg(long = "builder.extradata", value_parser = super::values::parse_extra_data)]
+    pub extra_data: Option<Bytes>,
+    /// testing_buildBlockV1 leaves out a transaction that cannot be included, and its sender's
+    /// later ones, instead of failing
+    #[arg(
+        long = "testing.skip-invalid-transactions",
+        num_args = 0..=1,
+        default_missing_value = "true",
+        default_value_t = true,
+        action = ArgAction::Set,
+        require_equals = true,
+        value_name = "BOOL"
+    )]
+    pub skip_invalid_transactions: bool,
+}
+
+/// Arguments of `init`.
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// Chain and datadir.
+    #[command(flatten)]
+    pub datadir: DatadirArgs,
+    /// The database.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// Generate this base state instead of reading a genesis file: small, medium, large
+    #[arg(long, conflicts_with = "chain", value_name = "PROFILE")]
+    pub profile: Option<String>,
+    /// Seed of the generated base state
+    #[arg(long, default_value_t = 1, requires = "profile", value_name = "SEED")]
+    pub seed: u64,
+}
+
+/// Arguments of `init-state`.
+#[derive(Debug, Args)]
+pub struct InitStateArgs {
+    /// Chain and datadir.
+    #[command(flatten)]
+    pub datadir: DatadirArgs,
+    /// The database.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// State dump: {"root":"0x.."} on the first line, then one account a line with address,
+    /// balance, nonce, code and storage
+    #[arg(value_name = "STATE_DUMP_FILE")]
+    pub state: PathBuf,
+}
+
+/// Arguments of `import`.
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// Chain and datadir.
+    #[command(flatten)]
+    pub datadir: DatadirArgs,
+    /// The database.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// The engine.
+    #[command(flatten)]
+    pub engine: EngineArgs,
+    /// File of RLP encoded blocks, one after another
+    #[arg(value_name = "IMPORT_PATH")]
+    pub path: PathBuf,
+}
+
+/// Arguments of `stage`.
+#[derive(Debug, Args)]
+pub struct StageArgs {
+    /// What to do with the stages.
+    #[command(subcommand)]
+    pub command: StageCommand,
+}
+
+/// Commands of `stage`.
+#[derive(Debug, Subcommand)]
+pub enum StageCommand {
+    /// Remove blocks from the tip down
+    Unwind(UnwindArgs),
+}
+
+/// Arguments of `stage unwind`.
+#[derive(Debug, Args)]
+pub struct UnwindArgs {
+    /// Chain and datadir.
+    #[command(flatten)]
+    pub datadir: DatadirArgs,
+    /// The database.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// Unwind without help from the network; always so here
+    #[arg(long)]
+    pub offline: bool,
+    /// How far.
+    #[command(subcommand)]
+    pub target: UnwindTarget,
+}
+
+/// Where an unwind ends.
+#[derive(Debug, Clone, Subcommand)]
+pub enum UnwindTarget {
+    /// Down to this block, which stays
+    ToBlock {
+        /// Number or hash of the block
+        target: BlockHashOrNumber,
+    },
+    /// This many blocks
+    NumBlocks {
+        /// How many blocks to remove
+        amount: u64,
+    },
+}
+
+/// Arguments of `db`.
+#[derive(Debug, Args)]
+pub struct DbArgs {
+    /// Chain and datadir.
+    #[command(flatten)]
+    pub datadir: DatadirArgs,
+    /// What to look at.
+    #[command(subcommand)]
+    pub command: DbCommand,
+}
+
+/// Commands of `db`.
+#[derive(Debug, Subcommand)]
+pub enum DbCommand {
+    /// Entries, pages and size of every table
+    Stats,
+}
+
+/// Log lines: which, and how they look.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Logging")]
+pub struct LogArgs {
+    /// How log lines look
+    #[arg(
+        long = "log.stdout.format",
+        value_enum,
+        default_value_t = LogFormat::Terminal,
+        global = true,
+        value_name = "FORMAT"
+    )]
+    pub format: LogFormat,
+    /// Which log lines to print, in the syntax of RUST_LOG; added to RUST_LOG
+    #[arg(
+        long = "log.stdout.filter",
+        default_value = "",
+        global = true,
+        value_name = "FILTER"
+    )]
+    pub filter: String,
+    /// When to colour log lines
+    #[arg(long, value_enum, default_value_t = ColorMode::Auto, global = true, value_name = "WHEN")]
+    pub color: ColorMode,
+    /// Log level: -v errors, -vv warnings, -vvv info (the default), -vvvv debug, -vvvvv trace
+    #[arg(short, action = ArgAction::Count, global = true)]
+    pub verbosity: u8,
+    /// Print no log lines
+    #[arg(long, alias = "silent", short, global = true)]
+    pub quiet: bool,
+    /// Flags of reth without effect here.
+    #[command(flatten)]
+    pub inert: InertLogFlags,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Time, level, message and fields
+    Terminal,
+    /// One JSON object a line
+    Json,
+    /// key=value pairs
+    LogFmt,
+}
+
+/// When to colour log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ColorMode {
+    /// Always
+    Always,
+    /// On a terminal
+    Auto,
+    /// Never
+    Never,
+}

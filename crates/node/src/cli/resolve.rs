@@ -1,0 +1,315 @@
+//! What the typed flags mean: the one place that reads them and knows their defaults.
+
+use super::{
+    args::{
+        DatabaseArgs, DatadirArgs, EngineArgs, ImportArgs, InitArgs, InitStateArgs, NodeArgs,
+        RpcArgs, SyncModeArg, UnwindArgs,
+    },
+    values::{ModuleList, RpcNamespace},
+};
+use crate::{
+    commands::{
+        datadir::Datadir,
+        import::ImportConfig,
+        init::InitConfig,
+        init_state::InitStateConfig,
+        node::{AuthAddress, NodeConfig},
+        unwind::UnwindConfig,
+    },
+    engine::EngineConfig,
+    rpc::{Limits, MethodOptions, PublicServerConfig},
+};
+use eyre::{Context as _, eyre};
+use state_db::{OpenOptions, SyncMode};
+use state_root::RootConfig;
+use std::{env, net::SocketAddr, num::NonZeroUsize, path::PathBuf, thread};
+
+/// What one megabyte of `--rpc.max-*-size` is, in bytes.
+const MIB: u32 = 1 << 20;
+
+/// Meaning of `node`'s flags.
+pub fn node(args: NodeArgs) -> eyre::Result<NodeConfig> {
+    let ports = Ports::of(&args);
+    let rpc = &args.rpc;
+    for (flag, list) in [("--http.api", &rpc.http_api), ("--ws.api", &rpc.ws_api)] {
+        for namespace in &list.0 {
+            if let RpcNamespace::Unserved(name) = namespace {
+                tracing::info!(target: "reth::cli", "{flag} {name} has no effect: bench-reth does not serve it");
+            }
+        }
+    }
+    let public = |enabled: bool, address, port, modules: &ModuleList| {
+        let address = SocketAddr::new(address, port);
+        enabled.then(|| PublicServerConfig {
+            address,
+            modules: modules.clone(),
+        })
+    };
+    let methods = MethodOptions {
+        accept_requests_hash: args.engine.accept_execution_requests_hash,
+        idle_at_startup: rpc.startup_sync_state_idle,
+        extra_data: args.builder.extra_data.clone(),
+        call_gas_cap: rpc.call_gas_cap,
+    };
+    Ok(NodeConfig {
+        datadir: datadir(&args.datadir)?,
+        database: open_options(&args.database)?,
+        engine: engine(&args.engine, args.builder.skip_invalid_transactions),
+        auth: (!rpc.disable_auth_server).then(|| AuthAddress {
+            address: SocketAddr::new(rpc.auth_addr, ports.auth),
+            jwt_secret: rpc.jwt_secret.clone(),
+        }),
+        http: public(rpc.http, rpc.http_addr, ports.http, &rpc.http_api),
+        ws: public(rpc.ws, rpc.ws_addr, ports.ws, &rpc.ws_api),
+        public_limits: public_limits(rpc),
+        methods,
+    })
+}
+
+/// Meaning of `init`'s flags.
+pub fn init(args: InitArgs) -> eyre::Result<InitConfig> {
+    let profile = args.profile.as_deref().map(|name| {
+        name.parse()
+            .map_err(|problem| eyre!("failed to use --profile {name}: {problem}"))
+    });
+    Ok(InitConfig {
+        datadir: datadir(&args.datadir)?,
+        database: open_options(&args.database)?,
+        profile: profile.transpose()?,
+        seed: args.seed,
+    })
+}
+
+/// Meaning of `init-state`'s flags.
+pub fn init_state(args: InitStateArgs) -> eyre::Result<InitStateConfig> {
+    Ok(InitStateConfig {
+        datadir: datadir(&args.datadir)?,
+        database: open_options(&args.database)?,
+        dump: args.state,
+    })
+}
+
+/// Meaning of `import`'s flags.
+pub fn import(args: ImportArgs) -> eyre::Result<ImportConfig> {
+    Ok(ImportConfig {
+        datadir: datadir(&args.datadir)?,
+        database: open_options(&args.database)?,
+        engine: engine(&args.engine, false),
+        path: args.path,
+    })
+}
+
+/// Meaning of `stage unwind`'s flags.
+pub fn unwind(args: UnwindArgs) -> eyre::Result<UnwindConfig> {
+    Ok(UnwindConfig {
+        datadir: datadir(&args.datadir)?,
+        database: open_options(&args.database)?,
+        target: args.target,
+    })
+}
+
+/// The datadir: the one given, or `bench-reth` in the user's data directory.
+pub fn datadir(args: &DatadirArgs) -> eyre::Result<Datadir> {
+    let path = match &args.datadir {
+        Some(path) => path.clone(),
+        None => default_datadir().ok_or_else(|| {
+            eyre!("failed to find a default datadir: HOME is not set; use --datadir DIR")
+        })?,
+    };
+    Ok(Datadir {
+        path,
+        chain: args.chain.clone(),
+    })
+}
+
+/// `$XDG_DATA_HOME/bench-reth`, else `~/.local/share/bench-reth`.
+fn default_datadir() -> Option<PathBuf> {
+    let data = env::var_os("XDG_DATA_HOME")
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from);
+    let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
+    data.or_else(home).map(|path| path.join("bench-reth"))
+}
+
+fn open_options(args: &DatabaseArgs) -> eyre::Result<OpenOptions> {
+    let defaults = OpenOptions::default();
+    let fitting = |flag: &str, bytes: Option<u64>, default: usize| match bytes {
+        None => Ok(default),
+        Some(bytes) => {
+            usize::try_from(bytes).wrap_err_with(|| format!("failed to use {flag} {bytes}"))
+        }
+    };
+    Ok(OpenOptions {
+        max_size_bytes: fitting(
+            "--db.max-size",
+            args.max_size_bytes,
+            defaults.max_size_bytes,
+        )?,
+        growth_step_bytes: fitting(
+            "--db.growth-step",
+            args.growth_step_bytes,
+            defaults.growth_step_bytes,
+        )?,
+        sync_mode: match args.sync_mode {
+            SyncModeArg::Durable => SyncMode::Durable,
+            SyncModeArg::SafeNoSync => SyncMode::SafeNoSync,
+        },
+        read_only: false,
+        exclusive: args.exclusive,
+    })
+}
+
+fn engine(args: &EngineArgs, skip_invalid_transactions: bool) -> EngineConfig {
+    let workers = default_workers(args.reserved_cpu_cores);
+    EngineConfig {
+        persistence_threshold: args.persistence_threshold,
+        memory_block_buffer_target: args.memory_block_buffer_target,
+        root: RootConfig {
+            chunk_size: args.multiproof_chunk_size,
+            chunk_policy: args.chunk_policy,
+            account_workers: args.account_worker_count.unwrap_or(workers),
+            storage_workers: args.storage_worker_count.unwrap_or(workers),
+        },
+        check_state_root: args.check_state_root,
+        skip_invalid_transactions,
+    }
+}
+
+/// As many workers as CPUs that this process may use, less the reserved ones, but one at least.
+fn default_workers(reserved: usize) -> NonZeroUsize {
+    let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    NonZeroUsize::new(cpus.saturating_sub(reserved)).unwrap_or(NonZeroUsize::MIN)
+}
+
+fn public_limits(rpc: &RpcArgs) -> Limits {
+    Limits {
+        max_request_bytes: rpc.max_request_mb.saturating_mul(MIB),
+        max_response_bytes: rpc.max_response_mb.saturating_mul(MIB),
+        max_connections: rpc.max_connections,
+        max_subscriptions_per_connection: rpc.max_subscriptions,
+    }
+}
+
+/// Ports after `--instance` and `--with-unused-ports`.
+#[derive(Debug, PartialEq, Eq)]
+struct Ports {
+    auth: u16,
+    http: u16,
+    ws: u16,
+}
+
+impl Ports {
+    fn of(args: &NodeArgs) -> Self {
+        if args.with_unused_ports {
+            return Self {
+                auth: 0,
+                http: 0,
+                ws: 0,
+            };
+        }
+        // Instances go apart as reth's do: auth up by hundreds, HTTP down by one, WS up by two.
+        let shift = args.instance.map_or(0, |instance| instance - 1);
+        Self {
+            auth: args.rpc.auth_port.saturating_add(shift * 100),
+            http: args.rpc.http_port.saturating_sub(shift),
+            ws: args.rpc.ws_port.saturating_add(shift * 2),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Commands};
+    use clap::Parser;
+
+    fn typed(flags: &str) -> NodeArgs {
+        let line = format!("reth node --datadir D {flags}");
+        match Cli::try_parse_from(line.split_whitespace())
+            .unwrap()
+            .command
+        {
+            Commands::Node(args) => *args,
+            other => panic!("not a node: {other:?}"),
+        }
+    }
+
+    fn resolved(flags: &str) -> NodeConfig {
+        node(typed(flags)).unwrap()
+    }
+
+    #[test]
+    fn defaults() {
+        let config = resolved("");
+        assert_eq!(config.engine.persistence_threshold, 2);
+        assert_eq!(config.engine.memory_block_buffer_target, 0);
+        assert_eq!(config.engine.root.chunk_size.get(), 60);
+        assert_eq!(config.engine.root.account_workers, default_workers(1));
+        assert!(config.engine.skip_invalid_transactions);
+        assert_eq!(config.auth.unwrap().address.to_string(), "127.0.0.1:8551");
+        assert_eq!((config.http, config.ws), (None, None));
+        assert!(!config.methods.idle_at_startup);
+    }
+
+    #[test]
+    fn servers_listen_on_loopback_unless_told_otherwise() {
+        let config = resolved("--http --ws --ws.addr 0.0.0.0 --ws.port 1 --ws.api eth,reth");
+        assert_eq!(config.http.unwrap().address.to_string(), "127.0.0.1:8545");
+        let ws = config.ws.unwrap();
+        assert_eq!(
+            (ws.address.to_string(), ws.modules.to_string()),
+            ("0.0.0.0:1".into(), "eth,reth".into())
+        );
+    }
+
+    #[test]
+    fn instances_do_not_share_ports() {
+        let ports = |flags| Ports::of(&typed(flags));
+        assert_eq!(
+            ports(""),
+            Ports {
+                auth: 8551,
+                http: 8545,
+                ws: 8546
+            }
+        );
+        assert_eq!(
+            ports("--instance 3"),
+            Ports {
+                auth: 8751,
+                http: 8543,
+                ws: 8550
+            }
+        );
+        assert_eq!(
+            ports("--with-unused-ports"),
+            Ports {
+                auth: 0,
+                http: 0,
+                ws: 0
+            }
+        );
+    }
+
+    #[test]
+    fn workers_are_the_unreserved_cpus_but_one_at_least() {
+        assert_eq!(default_workers(usize::MAX).get(), 1);
+        let config = resolved("--engine.storage-worker-count 7 --engine.reserved-cpu-cores 4096");
+        assert_eq!(config.engine.root.storage_workers.get(), 7);
+        assert_eq!(config.engine.root.account_workers.get(), 1);
+    }
+
+    #[test]
+    fn skipping_invalid_transactions_can_be_switched_off() {
+        for (flags, expected) in [
+            ("--testing.skip-invalid-transactions", true),
+            ("--testing.skip-invalid-transactions=false", false),
+        ] {
+            assert_eq!(
+                resolved(flags).engine.skip_invalid_transactions,
+                expected,
+                "{flags}"
+            );
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! The Engine API methods (namespace `engine`).
+//!
+//! Source: execution-apis, `engine/*.md`. A payload's problems are a status; only a request that
+//! does not fit its method is an error.
+
+use super::{
+    Context,
+    args::Arguments,
+    error::{TOO_LARGE_REQUEST, internal},
+    error::{error, from_engine, from_forkchoice, from_get_payload, from_read, invalid_params},
+    forks::{Fork, check_attributes, check_get_payload, check_new_payload, check_requests},
+};
+use crate::{
+    engine::BuiltPayload,
+    primitives::{Block, ChainBlock},
+};
+use alloy_eips::eip7685::RequestsOrHash;
+use alloy_primitives::{B256, U64};
+use alloy_rpc_types_engine::{
+    BlobsBundleV1, BlobsBundleV2, CancunPayloadFields, ExecutionData, ExecutionPayload,
+    ExecutionPayloadBodyV1, ExecutionPayloadEnvelopeV2, ExecutionPayloadEnvelopeV3,
+    ExecutionPayloadEnvelopeV4, ExecutionPayloadEnvelopeV5, ExecutionPayloadFieldV2,
+    ExecutionPayloadSidecar, ExecutionPayloadV1, ExecutionPayloadV3, ForkchoiceState,
+    ForkchoiceUpdated, PayloadAttributes, PayloadId, PayloadStatus, PraguePayloadFields,
+};
+use jsonrpsee::{
+    RpcModule,
+    core::RegisterMethodError,
+    types::{ErrorObjectOwned, Params},
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Most bodies one request may ask for, as in reth and geth.
+const MAX_BODIES: u64 = 1024;
+
+/// Every method a consensus client may rely on; the specification leaves out
+/// `engine_exchangeCapabilities` itself.
+const CAPABILITIES: &[&str] = &[
+    "engine_forkchoiceUpdatedV1",
+    "engine_forkchoiceUpdatedV2",
+    "engine_forkchoiceUpdatedV3",
+    "engine_getClientVersionV1",
+    "engine_getPayloadBodiesByHashV1",
+    "engine_getPayloadBodiesByRangeV1",
+    "engine_getPayloadV1",
+    "engine_getPayloadV2",
+    "engine_getPayloadV3",
+    "engine_getPayloadV4",
+    "engine_getPayloadV5",
+    "engine_newPayloadV1",
+    "engine_newPayloadV2",
+    "engine_newPayloadV3",
+    "engine_newPayloadV4",
+];
+
+/// The methods of the namespace.
+pub(super) fn module(context: Arc<Context>) -> Result<RpcModule<Context>, RegisterMethodError> {
+    let mut module = RpcModule::from_arc(context);
+    for (version, name) in (1..).zip([
+        "engine_newPayloadV1",
+        "engine_newPayloadV2",
+        "engine_newPayloadV3",
+        "engine_newPayloadV4",
+    ]) {
+        module.register_async_method(name, move |params, context, _| async move {
+            new_payload(version, &params, &context).await
+        })?;
+    }
+    for (version, name) in (1..).zip([
+        "engine_forkchoiceUpdatedV1",
+        "engine_forkchoiceUpdatedV2",
+        "engine_forkchoiceUpdatedV3",
+    ]) {
+        module.register_async_method(name, move |params, context, _| async move {
+            forkchoice_updated(version, &params, &context).await
+        })?;
+    }
+    for (version, name) in (1..).zip([
+        "engine_getPayloadV1",
+        "engine_getPayloadV2",
+        "engine_getPayloadV3",
+        "engine_getPayloadV4",
+        "engine_getPayloadV5",
+    ]) {
+        module.register_async_method(name, move |params, context, _| async move {
+            get_payload(version, &params, &context).await
+        })?;
+    }
+    module.register_blocking_method("engine_getPayloadBodiesByHashV1", |params, context, _| {
+        bodies_by_hash(&params, &context)
+    })?;
+    module.register_blocking_method("engine_getPayloadBodiesByRangeV1", |params, context, _| {
+        bodies_by_range(&params, &context)
+    })?;
+    module.register_method("engine_exchangeCapabilities", |params, _, _| {
+        let mut arguments = Arguments::new(&params);
+        arguments.next::<Vec<String>>("capabilities")?;
+        arguments.end()?;
+        Ok::<_, ErrorObjectOwned>(CAPABILITIES)
+    })?;
+    module.register_method("engine_getClientVersionV1", |_, _, _| client_version())?;
+    Ok(module)
+}
+
+async fn new_payload(
+    version: u8,
+    params: &Params<'_>,
+    context: &Context,
+) -> Result<PayloadStatus, ErrorObjectOwned> {
+    let data = parse_new_payload(version, params, context)?;
+    let outcome = context
+        .engine
+        .new_payload(data, false)
+        .await
+        .map_err(from_engine)?;
+    Ok(outcome.status)
+}
+
+/// Reads and checks the parameters of `engine_newPayloadV<version>`.
+fn parse_new_payload(
+    version: u8,
+    params: &Params<'_>,
+    context: &Context,
+) -> Result<ExecutionData, ErrorObjectOwned> {
+    let mut arguments = Arguments::new(params);
+    let payload: ExecutionPayload = arguments.next("executionPayload")?;
+    let cancun = if version >= 3 {
+        let versioned_hashes = arguments.next("expectedBlobVersionedHashes")?;
+        let parent_beacon_block_root = arguments.next("parentBeaconBlockRoot")?;
+        Some(CancunPayloadFields {
+            parent_beacon_block_root,
+            versioned_hashes,
+        })
+    } else {
+        None
+    };
+    let requests: Option<RequestsOrHash> = if version >= 4 {
+        Some(arguments.next("executionRequests")?)
+    } else {
+        None
+    };
+    arguments.end()?;
+    match &requests {
+        Some(RequestsOrHash::Requests(requests)) => check_requests(requests)?,
+        Some(RequestsOrHash::Hash(_)) if !context.options.accept_requests_hash => {
+            return Err(invalid_params(
+                "executionRequests: a hash needs --engine.accept-execution-requests-hash",
+            ));
+        }
+        _ => {}
+    }
+    let fork = Fork::at(context.chain.chain_spec(), payload.timestamp());
+    check_new_payload(version, &payload, fork)?;
+    let sidecar = match (cancun, requests) {
+        (None, _) => ExecutionPayloadSidecar::none(),
+        (Some(cancun), None) => ExecutionPayloadSidecar::v3(cancun),
+        (Some(cancun), Some(requests)) => {
+            ExecutionPayloadSidecar::v4(cancun, PraguePayloadFields::new(requests))
+        }
+    };
+    Ok(ExecutionData { payload, sidecar })
+}
+
+async fn forkchoice_updated(
+    version: u8,
+    params: &Params<'_>,
+    context: &Context,
+) -> Result<ForkchoiceUpdated, ErrorObjectOwned> {
+    let mut arguments = Arguments::new(params);
+    let state: ForkchoiceState = arguments.next("forkchoiceState")?;
+    let attributes: Option<PayloadAttributes> = arguments.optional("payloadAttributes")?;
+    arguments.end()?;
+    let unfit = attributes.as_ref().and_then(|attributes| {
+        let fork = Fork::at(context.chain.chain_spec(), attributes.timestamp);
+        check_attributes(version, attributes, fork).err()
+    });
+    // Unfit attributes do not undo the fork choice: it is applied first, then they are refused.
+    let attributes = attributes.filter(|_| unfit.is_none());
+    let updated = apply_forkchoice(context, state, attributes).await?;
+    match unfit {
+        Some(problem) if updated.payload_status.is_valid() => Err(problem),
+        _ => Ok(updated),
+    }
+}
+
+/// Hands a fork choice to the engine and takes note when it was valid.
+pub(super) async fn apply_forkchoice(
+    context: &Context,
+    state: ForkchoiceState,
+    attributes: Option<PayloadAttributes>,
+) -> Result<ForkchoiceUpdated, ErrorObjectOwned> {
+    let updated = context
+        .engine
+        .fork_choice_updated(state, attributes)
+        .await
+        .map_err(from_forkchoice)?;
+    if updated.payload_status.is_valid() {
+        context.note_valid_forkchoice();
+    }
+    Ok(updated)
+}
+
+async fn get_payload(
+    version: u8,
+    params: &Params<'_>,
+    context: &Context,
+) -> Result<Value, ErrorObjectOwned> {
+    let mut arguments = Arguments::new(params);
+    let id: PayloadId = arguments.next("payloadId")?;
+    arguments.end()?;
+    let built = context
+        .engine
+        .get_payload(id)
+        .await
+        .map_err(from_get_payload)?;
+    check_get_payload(
+        version,
+        Fork::at(context.chain.chain_spec(), built.block.timestamp),
+    )?;
+    envelope(version, built).map_err(|problem| internal(format!("encode the payload: {problem}")))
+}
+
+/// A built payload in the shape of `engine_getPayloadV<version>`.
+///
+/// Transactions come without their blobs, so the bundle is always empty.
+pub(super) fn envelope(version: u8, built: BuiltPayload) -> serde_json::Result<Value> {
+    let BuiltPayload {
+        block,
+        requests,
+        fees,
+    } = built;
+    let hash = block.hash();
+    let block: Block = block.into_block();
+    let v3 = |block: &Block| ExecutionPayloadV3::from_block_unchecked(hash, block);
+    match version {
+        1 => to_value(ExecutionPayloadV1::from_block_unchecked(hash, &block)),
+        2 => to_value(ExecutionPayloadEnvelopeV2 {
+            execution_payload: ExecutionPayloadFieldV2::from_block_unchecked(hash, &block),
+            block_value: fees,
+        }),
+        3 => to_value(envelope_v3(v3(&block), fees)),
+        4 => to_value(ExecutionPayloadEnvelopeV4 {
+            envelope_inner: envelope_v3(v3(&block), fees),
+            execution_requests: requests,
+        }),
+        _ => to_value(ExecutionPayloadEnvelopeV5 {
+            execution_payload: v3(&block),
+            block_value: fees,
+            blobs_bundle: BlobsBundleV2::empty(),
+            should_override_builder: false,
+            execution_requests: requests,
+        }),
+    }
+}
+
+fn envelope_v3(
+    execution_payload: ExecutionPayloadV3,
+    block_value: alloy_primitives::U256,
+) -> ExecutionPayloadEnvelopeV3 {
+    ExecutionPayloadEnvelopeV3 {
+        execution_payload,
+        block_value,
+        blobs_bundle: BlobsBundleV1::empty(),
+        should_override_builder: false,
+    }
+}
+
+fn to_value(envelope: impl Serialize) -> serde_json::Result<Value> {
+    serde_json::to_value(envelope)
+}
+
+type Bodies = Vec<Option<ExecutionPayloadBodyV1>>;
+
+fn bodies_by_hash(params: &Params<'_>, context: &Context) -> Result<Bodies, ErrorObjectOwned> {
+    let mut arguments = Arguments::new(params);
+    let hashes: Vec<B256> = arguments.next("blockHashes")?;
+    arguments.end()?;
+    check_count(hashes.len() as u64)?;
+    hashes
+        .into_iter()
+        .map(|hash| {
+            Ok(context
+                .chain
+                .block_by_hash(hash)
+                .map_err(from_read)?
+                .map(|b| body(&b)))
+        })
+        .collect()
+}
+
+fn bodies_by_range(params: &Params<'_>, context: &Context) -> Result<Bodies, ErrorObjectOwned> {
+    let mut arguments = Arguments::new(params);
+    let start = arguments.next::<U64>("start")?.to::<u64>();
+    let count = arguments.next::<U64>("count")?.to::<u64>();
+    arguments.end()?;
+    if start == 0 || count == 0 {
+        return Err(invalid_params(format!(
+            "start ({start}) and count ({count}) begin at 1"
+        )));
+    }
+    check_count(count)?;
+    // Blocks past the head are left out, not padded.
+    let end = start
+        .saturating_add(count)
+        .min(context.chain.head().number + 1);
+    (start..end)
+        .map(|number| {
+            Ok(context
+                .chain
+                .block_by_number(number)
+                .map_err(from_read)?
+                .map(|b| body(&b)))
+        })
+        .collect()
+}
+
+fn check_count(count: u64) -> Result<(), ErrorObjectOwned> {
+    if count > MAX_BODIES {
+        let message = format!("Too large request: {count} bodies, at most {MAX_BODIES}");
+        return Err(error(TOO_LARGE_REQUEST, message));
+    }
+    Ok(())
+}
+
+fn body(block: &ChainBlock) -> ExecutionPayloadBodyV1 {
+    let block = &block.block;
+    ExecutionPayloadBodyV1::new(block.withdrawals.clone(), &block.transactions)
+}
+
+/// `ClientVersionV1`. There is no registered code for this engine; it answers as reth does.
+fn client_version() -> Value {
+    json!([{
+        "code": "RH",
+        "name": "bench-reth",
+        "version": concat!("v", env!("CARGO_PKG_VERSION")),
+        "commit": "0x00000000",
+    }])
+}
