@@ -389,7 +389,7 @@ impl<S: StateSource> Running<S> {
                     *address,
                     Some(TrieAccount {
                         storage_root,
-                        ..leaf.clone()
+                        ..*leaf
                     }),
                 ));
             }
