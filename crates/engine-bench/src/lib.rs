@@ -1,1 +1,27 @@
-//! engine-bench
+//! The harness: from the flags of a sweep to its report.
+//!
+//! Modules in the order of the data flow, each reading what the one before it wrote:
+//!
+//! ```text
+//! sweep → plan → engine, reset, payload, client → run → journal → analyze → report
+//! flags   plan.json      (the only impure part)        journal.ndjson  summaries  report.*
+//! ```
+//!
+//! Invariants: engines are separate processes, spoken to by standard protocols only. A number
+//! exists only for a pass in which every payload and every fork choice was VALID. Payloads are
+//! serialised before the clock starts. Raw samples are written once; everything else is remade
+//! from them. Statistics do not run in [`run`]; printing happens in `report` and `command` only.
+
+pub mod analyze;
+pub mod cache;
+pub mod cli;
+pub mod client;
+mod command;
+pub mod engine;
+pub mod journal;
+pub mod payload;
+pub mod plan;
+pub mod report;
+pub mod reset;
+pub mod run;
+pub mod sweep;

@@ -1,0 +1,176 @@
+//! What an engine's log says about each block: its own time, and how the state root was made.
+//!
+//! The lines are reth's (v1.11 and 2.x): `State root task finished` or `State root job finished`,
+//! then `Block added to canonical chain`. bench-reth adds counters to the first.
+//!
+//! Invariant: an unknown or damaged line is passed over; it never stops a report.
+
+use crate::analyze::sample::Sample;
+use alloy_primitives::B256;
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{self, BufRead as _, BufReader},
+    path::Path,
+};
+
+const ROOT_MESSAGES: [&str; 2] = ["State root task finished", "State root job finished"];
+const BLOCK_MESSAGE: &str = "Block added to canonical chain";
+
+/// Where `engine_ns` comes from, as reports name it.
+pub const ENGINE_TIME_SOURCE: &str = "engine log: elapsed of `Block added to canonical chain`";
+
+/// What a log says about one block.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BlockFacts {
+    /// The engine's own time for the block.
+    pub engine_ns: Option<u64>,
+    /// How its state root was made.
+    pub root: RootFacts,
+}
+
+/// How a state root was made.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RootFacts {
+    /// Waiting for the root after execution.
+    pub elapsed_ns: Option<u64>,
+    /// Accounts fetched.
+    pub account_targets: Option<u64>,
+    /// Slots fetched.
+    pub storage_targets: Option<u64>,
+    /// Batches of targets.
+    pub batches: Option<u64>,
+    /// Jobs the batches were cut into.
+    pub jobs: Option<u64>,
+    /// Batches that were not cut.
+    pub unsplit_batches: Option<u64>,
+    /// Trie nodes revealed.
+    pub nodes_revealed: Option<u64>,
+}
+
+/// Reads an engine's log into facts by block hash.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn read_log(path: &Path) -> io::Result<HashMap<B256, BlockFacts>> {
+    let mut facts = HashMap::new();
+    let mut root = RootFacts::default();
+    for line in BufReader::new(File::open(path)?).split(b'\n') {
+        let line = line?;
+        let line = String::from_utf8_lossy(&line);
+        if ROOT_MESSAGES.iter().any(|message| line.contains(message)) {
+            root = root_facts(&line);
+        } else if line.contains(BLOCK_MESSAGE) {
+            // The root's line names no block: it is that of the next block that is added.
+            let root = std::mem::take(&mut root);
+            let engine_ns = field(&line, "elapsed").and_then(duration_ns);
+            if let Some(hash) = field(&line, "hash").and_then(|hash| hash.parse().ok()) {
+                facts.insert(hash, BlockFacts { engine_ns, root });
+            }
+        }
+    }
+    Ok(facts)
+}
+
+/// Adds what the log says to the samples of a pass.
+pub fn join(samples: &mut [Sample], facts: &HashMap<B256, BlockFacts>) {
+    for sample in samples {
+        let Some(BlockFacts { engine_ns, root }) = facts.get(&sample.block_hash) else {
+            continue;
+        };
+        sample.engine_ns = *engine_ns;
+        sample.state_root_ns = root.elapsed_ns;
+        sample.account_targets = root.account_targets;
+        sample.storage_targets = root.storage_targets;
+        sample.batches = root.batches;
+        sample.jobs = root.jobs;
+        sample.unsplit_batches = root.unsplit_batches;
+        sample.nodes_revealed = root.nodes_revealed;
+    }
+}
+
+fn root_facts(line: &str) -> RootFacts {
+    let number = |key| field(line, key).and_then(|value| value.parse().ok());
+    RootFacts {
+        elapsed_ns: field(line, "elapsed").and_then(duration_ns),
+        account_targets: number("account_targets"),
+        storage_targets: number("storage_targets"),
+        batches: number("batches"),
+        jobs: number("jobs"),
+        unsplit_batches: number("unsplit_batches"),
+        nodes_revealed: number("nodes_revealed"),
+    }
+}
+
+/// The value of `key=value` in a line, quotes taken off.
+fn field<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+    line.split_whitespace()
+        .filter_map(|word| word.split_once('='))
+        .find_map(|(name, value)| (name == key).then(|| value.trim_matches('"')))
+}
+
+/// Nanoseconds of a duration as Rust's `Debug` writes it: `870.1µs`, `19.9ms`, `1.02s`.
+fn duration_ns(text: &str) -> Option<u64> {
+    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, unit) = text.split_at(unit_at);
+    let scale = match unit {
+        "ns" => 1.0,
+        "µs" | "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return None,
+    };
+    let number: f64 = number.parse().ok()?;
+    Some((number * scale).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::sample::tests::sample;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    const LOG: &str = "\
+2026-11-21T03:00:00Z INFO State root task finished state_root=0x01 elapsed=870.1µs \
+account_targets=410 storage_targets=600 batches=9 jobs=41 unsplit_batches=2 nodes_revealed=1200
+2026-11-21T03:00:00Z INFO Block added to canonical chain number=3 \
+hash=0x0000000000000000000000000000000000000000000000000000000000000003 peers=0 txs=180 \
+gas_used=24.53Mgas gas_throughput=1.23Ggas/second full=68.1% elapsed=19.9ms
+\u{fffd} Block added to canonical chain hash=0x12 elapsed=soon
+2026-11-21T03:00:01Z INFO State root job finished strategy=\"sparse-trie\" elapsed=1.02s
+2026-11-21T03:00:01Z INFO Block added to canonical chain number=4 \
+hash=0x0000000000000000000000000000000000000000000000000000000000000004 elapsed=1.5s
+";
+
+    #[test]
+    fn facts_join_their_block() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("engine.log");
+        std::fs::write(&path, LOG).unwrap();
+        let mut samples = [3, 4, 5].map(|number| sample(number, 1, 2, 3));
+        join(&mut samples, &read_log(&path).unwrap());
+        let [third, fourth, fifth] = samples;
+        assert_eq!(third.engine_ns, Some(19_900_000));
+        assert_eq!(third.state_root_ns, Some(870_100));
+        assert_eq!(
+            (third.jobs, third.batches, third.unsplit_batches),
+            (Some(41), Some(9), Some(2))
+        );
+        assert_eq!(
+            (third.account_targets, third.storage_targets),
+            (Some(410), Some(600))
+        );
+        assert_eq!(third.nodes_revealed, Some(1200));
+        assert_eq!((fourth.engine_ns, fourth.jobs), (Some(1_500_000_000), None));
+        assert_eq!(fifth, sample(5, 1, 2, 3));
+    }
+
+    proptest! {
+        #[test]
+        fn reads_every_duration_that_rust_writes(ns in 0u64..1 << 40) {
+            let text = format!("{:?}", Duration::from_nanos(ns));
+            prop_assert_eq!(duration_ns(&text), Some(ns), "{}", text);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Everything a results folder says happened, before any statistics.
+//!
+//! Invariant: a pass is taken into account only when the journal says that its visit finished,
+//! and then its samples must be there.
+
+use crate::{
+    analyze::sample::{Sample, SampleError, read_samples},
+    client::BlockIdentity,
+    journal::{self, Event, JournalError, Record, VisitTimes},
+    plan::{Plan, PlanError},
+    run::{Environment, MEASURED_DIR, VISITS_DIR},
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    path::Path,
+};
+
+/// What happened in a sweep.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// What was planned.
+    pub plan: Plan,
+    /// The block every pass started from; `None` when preparation failed.
+    pub base: Option<BlockIdentity>,
+    /// Engines as they call themselves.
+    pub engine_versions: Vec<String>,
+    /// The machine.
+    pub environment: Environment,
+    /// Measured passes by cell id and round.
+    pub passes: HashMap<String, BTreeMap<u64, Vec<Sample>>>,
+    /// What gave no number, in order.
+    pub failures: Vec<Failure>,
+    /// Where the time went.
+    pub time_s: TimeSplit,
+    /// Whether every visit was made.
+    pub complete: bool,
+}
+
+/// Something that gives no number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The visit, or `prepare` when nothing could be visited.
+    pub visit: String,
+    /// The step that failed.
+    pub step: String,
+    /// Why.
+    pub cause: String,
+}
+
+/// Where the time of a sweep went, in seconds. `wall` starts when state and payloads exist.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct TimeSplit {
+    /// All of it.
+    pub wall: f64,
+    /// Σ (newPayload + forkchoiceUpdated) of measured passes.
+    pub measured: f64,
+    /// Σ (newPayload + forkchoiceUpdated) of warm-up passes.
+    pub warmup: f64,
+    /// Bringing datadirs back.
+    pub reset: f64,
+    /// Starting engines until their first fork choice.
+    pub start: f64,
+    /// Stopping engines.
+    pub stop: f64,
+    /// Deliberate waiting between payloads.
+    pub wait: f64,
+    /// The rest: reading payloads, parsing answers, writing results.
+    pub other: f64,
+}
+
+impl TimeSplit {
+    /// The part of the wall time in which an engine was answering payloads.
+    pub fn answering(&self) -> f64 {
+        if self.wall > 0.0 {
+            (self.measured + self.warmup) / self.wall
+        } else {
+            0.0
+        }
+    }
+}
+
+/// Why a results folder cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum AnalyzeError {
+    /// No plan.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// No journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A finished visit without its samples.
+    #[error(transparent)]
+    Samples(#[from] SampleError),
+}
+
+/// Reads a results folder.
+///
+/// # Errors
+/// When the plan, the journal or the samples of a finished visit cannot be read.
+pub fn read_outcome(dir: &Path) -> Result<Outcome, AnalyzeError> {
+    let plan = Plan::read(dir)?;
+    let records = journal::read(dir)?;
+    let mut outcome = Outcome {
+        plan,
+        base: None,
+        engine_versions: Vec::new(),
+        environment: Environment::default(),
+        passes: HashMap::new(),
+        failures: Vec::new(),
+        time_s: time_split(&records),
+        complete: false,
+    };
+    let mut finished = HashSet::new();
+    for record in records {
+        if let Event::VisitFinished { visit, .. } = &record.event {
+            finished.insert(visit.clone());
+        }
+        outcome.take(record.event);
+    }
+    // A visit that failed and succeeded when the sweep was resumed is no failure.
+    outcome
+        .failures
+        .retain(|failure| !finished.contains(&failure.visit));
+    for visit in outcome.plan.visits.clone() {
+        if finished.contains(&visit.id()) {
+            let pass = dir.join(VISITS_DIR).join(visit.id()).join(MEASURED_DIR);
+            let samples = read_samples(&pass)?;
+            outcome
+                .passes
+                .entry(visit.cell)
+                .or_default()
+                .insert(visit.round, samples);
+        }
+    }
+    Ok(outcome)
+}
+
+impl Outcome {
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::SweepStarted {
+                base,
+                engine_versions,
+                environment,
+            } => {
+                self.base = Some(base);
+                self.engine_versions = engine_versions;
+                self.environment = environment;
+            }
+            Event::PreparationFailed { step, cause } => {
+                self.failures.push(Failure {
+                    visit: "prepare".to_owned(),
+                    step,
+                    cause,
+                });
+            }
+            Event::VisitFailed {
+                visit, step, cause, ..
+            } => {
+                self.failures.push(Failure { visit, step, cause });
+            }
+            Event::SweepFinished => self.complete = true,
+            Event::VisitStarted { .. } | Event::VisitFinished { .. } | Event::Interrupted => {}
+        }
+    }
+}
+
+/// Adds up the visits; each `SweepStarted` begins a new stretch of wall time.
+fn time_split(records: &[Record]) -> TimeSplit {
+    let mut split = TimeSplit::default();
+    let mut began_s = None;
+    let mut previous_s = 0.0;
+    for record in records {
+        match &record.event {
+            Event::SweepStarted { .. } => began_s = Some(record.at_s),
+            Event::VisitFinished { times, .. } | Event::VisitFailed { times, .. } => {
+                add(&mut split, times);
+            }
+            _ => {}
+        }
+        if let Some(began_s) = began_s {
+            let before = if previous_s > began_s {
+                previous_s
+            } else {
+                began_s
+            };
+            split.wall += (record.at_s - before).max(0.0);
+        }
+        previous_s = record.at_s;
+    }
+    let known = split.measured + split.warmup + split.reset + split.start + split.stop + split.wait;
+    split.other = (split.wall - known).max(0.0);
+    split
+}
+
+fn add(split: &mut TimeSplit, times: &VisitTimes) {
+    split.measured += times.measured_s;
+    split.warmup += times.warmup_s;
+    split.reset += times.reset_s;
+    split.start += times.start_s;
+    split.stop += times.stop_s;
+    split.wait += times.wait_s;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(at_s: f64, event: Event) -> Record {
+        Record {
+            unix_ms: 0,
+            at_s,
+            event,
+        }
+    }
+
+    fn started() -> Event {
+        Event::SweepStarted {
+            base: BlockIdentity {
+                number: alloy_primitives::U64::ZERO,
+                hash: Default::default(),
+                state_root: Default::default(),
+                gas_limit: alloy_primitives::U64::ZERO,
+            },
+            engine_versions: vec![],
+            environment: Environment::default(),
+        }
+    }
+
+    #[test]
+    fn wall_time_is_the_sum_of_its_stretches() {
+        let times = VisitTimes {
+            measured_s: 2.0,
+            warmup_s: 1.0,
+            ..Default::default()
+        };
+        let finished = || Event::VisitFinished {
+            visit: "1-a".into(),
+            times,
+        };
+        let split = time_split(&[
+            record(1.0, started()),
+            record(5.0, finished()),
+            // Resumed by another process, whose clock begins anew.
+            record(0.5, started()),
+            record(4.5, finished()),
+            record(5.0, Event::SweepFinished),
+        ]);
+        assert_eq!((split.wall, split.measured, split.warmup), (8.5, 4.0, 2.0));
+        assert_eq!(split.other, 2.5);
+        assert!((split.answering() - 6.0 / 8.5).abs() < 1e-12);
+    }
+}

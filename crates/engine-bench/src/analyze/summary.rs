@@ -1,0 +1,236 @@
+//! Statistics of single cells, and what is best at each gas level and across them.
+//!
+//! Invariant: throughputs are ratios of sums over the measured passes of a cell.
+
+use super::{
+    knob::{self, Knob, Work},
+    outcome::Outcome,
+    sample::Sample,
+};
+use crate::{plan::Cell, sweep::Gas};
+use bench_stats::{Estimate, Latencies, Throughput, throughput_of_rounds};
+use serde_json::{Map, Value};
+
+/// Statistics of one cell.
+#[derive(Debug, Clone)]
+pub struct Summary {
+    /// The cell.
+    pub cell: Cell,
+    /// Payloads of one measured pass.
+    pub payloads: u64,
+    /// Visits that gave numbers.
+    pub visits: u64,
+    /// Visits that failed.
+    pub failed_visits: u64,
+    /// Σ gas / Σ (newPayload + forkchoiceUpdated).
+    pub execution: Option<Estimate>,
+    /// Σ gas / Σ newPayload.
+    pub new_payload: Option<Estimate>,
+    /// Σ gas / wall time of the passes.
+    pub wall_clock: Option<Estimate>,
+    /// Σ gas / Σ the engine's own time; `None` unless it told it for every block.
+    pub engine: Option<Estimate>,
+    /// Client time of newPayload and forkchoiceUpdated, in microseconds.
+    pub latency_us: Option<Latencies>,
+    /// What the engine counted.
+    pub knob: Knob,
+    /// Execution throughput of each round that gave numbers, by round.
+    pub rounds: Vec<(u64, Throughput)>,
+}
+
+impl Summary {
+    /// The headline: execution throughput in gigagas per second.
+    pub fn headline(&self) -> Option<f64> {
+        self.execution.map(|estimate| estimate.value)
+    }
+}
+
+/// What is best at a gas level.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Level {
+    /// The level.
+    pub gas: Gas,
+    /// Ids of the best cell and of those not told apart from it.
+    pub best: Vec<String>,
+    /// Whether the best is the first or last value of a numeric axis: the optimum may be outside.
+    pub grid_edge: bool,
+    /// Whether no knob acted in any cell.
+    pub inert: bool,
+}
+
+/// One setting of the knobs across all gas levels.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ranked {
+    /// The knobs, engine included.
+    pub knobs: Map<String, Value>,
+    /// Mean of the execution throughputs over gas levels; `None` when one is missing.
+    pub average: Option<f64>,
+    /// Counted from 1 by descending average; `None` without one.
+    pub rank: Option<u64>,
+}
+
+/// Summarizes every cell of a sweep, in the order of the plan.
+pub fn summarize(outcome: &Outcome) -> Vec<Summary> {
+    let cells: Vec<&Cell> = outcome.plan.cells.iter().collect();
+    let works: Vec<Option<Work>> = cells
+        .iter()
+        .map(|cell| Work::of(passes(outcome, cell).flat_map(|(_, pass)| pass)))
+        .collect();
+    let knobs = knob::judge(&cells, &works);
+    cells
+        .into_iter()
+        .zip(knobs)
+        .map(|(cell, knob)| one(outcome, cell, knob))
+        .collect()
+}
+
+fn passes<'a>(outcome: &'a Outcome, cell: &Cell) -> impl Iterator<Item = (u64, &'a Vec<Sample>)> {
+    let rounds = outcome.passes.get(&cell.id).into_iter().flatten();
+    rounds.map(|(round, samples)| (*round, samples))
+}
+
+fn one(outcome: &Outcome, cell: &Cell, knob: Knob) -> Summary {
+    let passes: Vec<(u64, &Vec<Sample>)> = passes(outcome, cell).collect();
+    let estimate = |time: fn(&[Sample]) -> Option<u64>| {
+        let rounds: Option<Vec<Throughput>> = passes
+            .iter()
+            .map(|(_, pass)| Some(Throughput::new(gas(pass), time(pass)?)))
+            .collect();
+        throughput_of_rounds(&rounds?)
+    };
+    let latencies = passes
+        .iter()
+        .flat_map(|(_, pass)| *pass)
+        .map(Sample::total_ns)
+        .collect();
+    let failed = outcome
+        .plan
+        .visits
+        .iter()
+        .filter(|visit| visit.cell == cell.id);
+    let failed = failed.filter(|visit| {
+        outcome
+            .failures
+            .iter()
+            .any(|failure| failure.visit == visit.id())
+    });
+    Summary {
+        payloads: passes.first().map_or(0, |(_, pass)| pass.len() as u64),
+        visits: passes.len() as u64,
+        failed_visits: failed.count() as u64,
+        execution: estimate(|pass| Some(pass.iter().map(Sample::total_ns).sum())),
+        new_payload: estimate(|pass| Some(pass.iter().map(|sample| sample.new_payload_ns).sum())),
+        wall_clock: estimate(|pass| pass.last().map(|sample| sample.end_ns)),
+        engine: estimate(|pass| pass.iter().map(|sample| sample.engine_ns).sum()),
+        latency_us: Latencies::of(latencies).map(|latencies| latencies.scaled(1e-3)),
+        rounds: passes
+            .iter()
+            .map(|(round, pass)| {
+                let time_ns = pass.iter().map(Sample::total_ns).sum();
+                (*round, Throughput::new(gas(pass), time_ns))
+            })
+            .collect(),
+        cell: cell.clone(),
+        knob,
+    }
+}
+
+fn gas(pass: &[Sample]) -> u64 {
+    pass.iter().map(|sample| sample.gas_used).sum()
+}
+
+/// What is best at each gas level. `alike` says whether a cell is not told apart from the best.
+pub fn levels(summaries: &[Summary], alike: impl Fn(&str, &str) -> bool) -> Vec<Level> {
+    let mut gas: Vec<Gas> = summaries.iter().map(|summary| summary.cell.gas).collect();
+    gas.dedup();
+    gas.into_iter()
+        .map(|gas| level(summaries, gas, &alike))
+        .collect()
+}
+
+fn level(summaries: &[Summary], gas: Gas, alike: &impl Fn(&str, &str) -> bool) -> Level {
+    let cells: Vec<&Summary> = summaries
+        .iter()
+        .filter(|summary| summary.cell.gas == gas)
+        .collect();
+    let measured = cells.iter().filter(|cell| cell.headline().is_some());
+    let top = measured.max_by(|a, b| {
+        let (a, b) = (a.headline().unwrap_or(0.0), b.headline().unwrap_or(0.0));
+        a.total_cmp(&b)
+    });
+    let Some(top) = top else {
+        return Level {
+            gas,
+            best: Vec::new(),
+            grid_edge: false,
+            inert: false,
+        };
+    };
+    let mut best = vec![top.cell.id.clone()];
+    let others = cells.iter().filter(|cell| cell.cell.id != top.cell.id);
+    best.extend(
+        others
+            .filter(|cell| alike(&top.cell.id, &cell.cell.id))
+            .map(|cell| cell.cell.id.clone()),
+    );
+    let inert = cells.iter().all(|cell| cell.knob.acted == Some(false));
+    Level {
+        gas,
+        grid_edge: best.len() == 1 && !inert && at_edge(top, &cells),
+        inert,
+        best,
+    }
+}
+
+/// Whether a numeric flag of the best cell has the smallest or largest of at least two values.
+fn at_edge(top: &Summary, cells: &[&Summary]) -> bool {
+    top.cell
+        .flags
+        .iter()
+        .enumerate()
+        .any(|(index, (_, value))| {
+            let number = |text: &str| text.parse::<u64>().ok();
+            let values: Option<Vec<u64>> = cells
+                .iter()
+                .map(|cell| {
+                    cell.cell
+                        .flags
+                        .get(index)
+                        .and_then(|(_, value)| number(value))
+                })
+                .collect();
+            let (Some(values), Some(value)) = (values, number(value)) else {
+                return false;
+            };
+            let (min, max) = (values.iter().min().copied(), values.iter().max().copied());
+            min != max && (Some(value) == min || Some(value) == max)
+        })
+}
+
+/// Averages every setting of the knobs over the gas levels and ranks them.
+pub fn ranking(summaries: &[Summary]) -> Vec<Ranked> {
+    let mut ranked: Vec<Ranked> = Vec::new();
+    for summary in summaries {
+        let knobs = summary.cell.knobs();
+        if !ranked.iter().any(|other| other.knobs == knobs) {
+            let values: Option<Vec<f64>> = summaries
+                .iter()
+                .filter(|other| other.cell.knobs() == knobs)
+                .map(Summary::headline)
+                .collect();
+            let average = values.map(|values| values.iter().sum::<f64>() / values.len() as f64);
+            ranked.push(Ranked {
+                knobs,
+                average,
+                rank: None,
+            });
+        }
+    }
+    let averages: Vec<f64> = ranked.iter().filter_map(|ranked| ranked.average).collect();
+    for ranked in &mut ranked {
+        ranked.rank = ranked
+            .average
+            .map(|average| 1 + averages.iter().filter(|other| **other > average).count() as u64);
+    }
+    ranked
+}

@@ -1,0 +1,330 @@
+//! Where generated things live: base states, payload sets and the working copies of sweeps.
+//!
+//! Invariant: the name of a folder says what made it, and a folder appears under its name only
+//! when it is complete, so that an interrupted run never leaves something that looks usable.
+
+use etcetera::BaseStrategy as _;
+use serde::{Deserialize, Serialize};
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, TryLockError},
+    io::{self, Read as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+/// Folder of this program inside the user's cache folder.
+const NAME: &str = "engine-bench";
+
+/// File that says what a cached state consists of.
+const SEAL_FILE: &str = "sealed.json";
+
+/// Raised whenever a profile and a seed would make another state or other payloads.
+pub(crate) const GENERATION: u32 = 1;
+
+/// Why the cache cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    /// The user has no home.
+    #[error("failed to find a cache folder: no home directory is known; name one with --cache-dir")]
+    NoHome,
+    /// A folder or file in it failed.
+    #[error("failed to {action} {path}: {reason}")]
+    Io {
+        /// What was attempted.
+        action: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// The system's reason.
+        reason: io::Error,
+    },
+    /// Another run works in the same cache.
+    #[error(
+        "another run (pid {owner}) is using {path}; wait for it, or give --cache-dir another folder"
+    )]
+    InUse {
+        /// The lock file.
+        path: PathBuf,
+        /// Its pid, as it wrote it.
+        owner: String,
+    },
+}
+
+/// The cache folder: the one asked for, made absolute, or the user's (XDG).
+///
+/// # Errors
+/// When there is none or its path cannot be made absolute.
+pub fn directory(asked: Option<&Path>) -> Result<PathBuf, CacheError> {
+    match asked {
+        Some(path) => std::path::absolute(path).map_err(|reason| CacheError::Io {
+            action: "resolve",
+            path: path.to_owned(),
+            reason,
+        }),
+        None => etcetera::choose_base_strategy()
+            .map(|strategy| strategy.cache_dir().join(NAME))
+            .map_err(|_| CacheError::NoHome),
+    }
+}
+
+/// The folders inside a cache directory.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+impl Cache {
+    /// The cache at `root`, which need not exist.
+    pub fn new(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+        }
+    }
+
+    /// The folder of the base state that a profile and a seed make.
+    pub fn state(&self, profile: &str, seed: u64) -> PathBuf {
+        self.root
+            .join("states")
+            .join(format!("{}-seed{seed}", file_safe(profile)))
+    }
+
+    /// The folder of generated payloads under a name that says what made them.
+    pub fn payloads(&self, key: &str) -> PathBuf {
+        self.root.join("payloads").join(file_safe(key))
+    }
+
+    /// The folder that holds the working copies, the secret and the pid files of a run.
+    pub fn work(&self) -> PathBuf {
+        self.root.join("work")
+    }
+
+    /// Takes the working folder for this process until the guard is dropped.
+    ///
+    /// # Errors
+    /// [`CacheError::InUse`] when another process holds it.
+    pub fn lock_work(&self) -> Result<WorkLock, CacheError> {
+        let dir = self.work();
+        make_dir(&dir)?;
+        let path = dir.join("lock");
+        let failed = |reason| CacheError::Io {
+            action: "lock",
+            path: path.clone(),
+            reason,
+        };
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::Error(reason)) => return Err(failed(reason)),
+            Err(TryLockError::WouldBlock) => {
+                let mut owner = String::new();
+                file.read_to_string(&mut owner).map_err(failed)?;
+                return Err(CacheError::InUse {
+                    path,
+                    owner: owner.trim().to_owned(),
+                });
+            }
+        }
+        file.set_len(0)
+            .and_then(|()| writeln!(file, "{}", std::process::id()))
+            .map_err(failed)?;
+        Ok(WorkLock { dir, _file: file })
+    }
+}
+
+/// The working folder, held by this process.
+#[derive(Debug)]
+pub struct WorkLock {
+    dir: PathBuf,
+    /// The lock ends when the file is closed.
+    _file: File,
+}
+
+impl WorkLock {
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+/// A folder under construction: it takes its name when it is complete and is removed otherwise.
+#[derive(Debug)]
+pub struct Building {
+    temporary: tempfile::TempDir,
+    target: PathBuf,
+}
+
+impl Building {
+    /// Starts a folder that will be called `target`, beside it.
+    ///
+    /// # Errors
+    /// When the folder above cannot be written.
+    pub fn new(target: &Path) -> Result<Self, CacheError> {
+        let parent = target.parent().unwrap_or(Path::new("."));
+        make_dir(parent)?;
+        let temporary = tempfile::Builder::new()
+            .prefix(".building-")
+            .tempdir_in(parent)
+            .map_err(|reason| CacheError::Io {
+                action: "create",
+                path: parent.to_owned(),
+                reason,
+            })?;
+        Ok(Self {
+            temporary,
+            target: target.to_owned(),
+        })
+    }
+
+    /// Where to build.
+    pub fn path(&self) -> &Path {
+        self.temporary.path()
+    }
+
+    /// Gives the folder its name, replacing what had it.
+    ///
+    /// # Errors
+    /// When the old folder cannot be removed or the new one not renamed.
+    pub fn finish(self) -> Result<PathBuf, CacheError> {
+        remove_dir(&self.target)?;
+        let failed = |reason| CacheError::Io {
+            action: "rename",
+            path: self.target.clone(),
+            reason,
+        };
+        // Renamed first and disowned after: a failed rename still cleans up.
+        fs::rename(self.temporary.path(), &self.target).map_err(failed)?;
+        drop(self.temporary.keep());
+        Ok(self.target)
+    }
+}
+
+/// What a sealed folder holds: every file with its length.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Seal {
+    /// Changes whenever the same key would make other bytes.
+    generation: u32,
+    /// Lengths in bytes by path relative to the folder.
+    files: BTreeMap<PathBuf, u64>,
+}
+
+/// Writes down what is in a complete folder.
+///
+/// # Errors
+/// When it cannot be listed or written.
+pub(crate) fn seal(dir: &Path) -> Result<(), CacheError> {
+    let failed = |reason| CacheError::Io {
+        action: "seal",
+        path: dir.to_owned(),
+        reason,
+    };
+    let seal = Seal {
+        generation: GENERATION,
+        files: lengths(dir).map_err(failed)?,
+    };
+    let json = serde_json::to_vec(&seal).map_err(|error| failed(error.into()))?;
+    fs::write(dir.join(SEAL_FILE), json).map_err(failed)
+}
+
+/// Whether a folder still holds what its seal says. Content is attested when an engine has
+/// opened it: by the hash and the state root of its head.
+pub(crate) fn is_whole(dir: &Path) -> bool {
+    let seal = fs::read(dir.join(SEAL_FILE)).ok();
+    let seal: Option<Seal> = seal.and_then(|json| serde_json::from_slice(&json).ok());
+    let now = lengths(dir).ok();
+    seal.zip(now).is_some_and(|(seal, files)| {
+        seal == Seal {
+            generation: GENERATION,
+            files,
+        }
+    })
+}
+
+fn lengths(dir: &Path) -> io::Result<BTreeMap<PathBuf, u64>> {
+    let (mut files, mut folders) = (BTreeMap::new(), vec![dir.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            let path = entry.path();
+            if entry.file_type()?.is_dir() {
+                folders.push(path);
+            } else if entry.file_name() != SEAL_FILE {
+                let relative = path.strip_prefix(dir).unwrap_or(&path).to_owned();
+                files.insert(relative, entry.metadata()?.len());
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Creates a folder and those above it.
+pub(crate) fn make_dir(path: &Path) -> Result<(), CacheError> {
+    fs::create_dir_all(path).map_err(|reason| CacheError::Io {
+        action: "create",
+        path: path.to_owned(),
+        reason,
+    })
+}
+
+/// Removes a folder with what is in it; one that is not there is fine.
+pub(crate) fn remove_dir(path: &Path) -> Result<(), CacheError> {
+    match fs::remove_dir_all(path) {
+        Err(reason) if reason.kind() != io::ErrorKind::NotFound => Err(CacheError::Io {
+            action: "remove",
+            path: path.to_owned(),
+            reason,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The text with everything that may trouble a file name replaced by a dash.
+pub(crate) fn file_safe(text: &str) -> String {
+    let safe = |c: char| {
+        if c.is_ascii_alphanumeric() || ".-_".contains(c) {
+            c
+        } else {
+            '-'
+        }
+    };
+    text.chars().map(safe).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_appears_only_when_complete() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("states/small");
+        let building = Building::new(&target).unwrap();
+        fs::write(building.path().join("half"), "x").unwrap();
+        drop(building);
+        assert_eq!(fs::read_dir(target.parent().unwrap()).unwrap().count(), 0);
+
+        let building = Building::new(&target).unwrap();
+        fs::write(building.path().join("whole"), "x").unwrap();
+        assert_eq!(building.finish().unwrap(), target);
+        assert!(target.join("whole").exists());
+    }
+
+    #[test]
+    fn a_second_run_is_told_who_has_the_work_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::new(dir.path());
+        let held = cache.lock_work().unwrap();
+        let refused = cache.lock_work().unwrap_err().to_string();
+        assert!(
+            refused.contains(&format!("(pid {})", std::process::id())),
+            "{refused}"
+        );
+        drop(held);
+        assert!(cache.lock_work().is_ok());
+    }
+}

@@ -1,0 +1,169 @@
+//! The flags of every verb, as typed.
+//!
+//! Invariant: a flag's help states its default, and a value that parses is usable on its own.
+
+use crate::sweep::{Axis, ChunkList, GasList, Order, ResetMethod, Span, WarmUp};
+use clap::Args;
+use std::path::PathBuf;
+
+/// Flags that say which generated state is meant.
+#[derive(Debug, Clone, Args)]
+pub struct StateArgs {
+    /// Size of the generated base state: small, medium or large
+    #[arg(long, default_value = "small", value_name = "PROFILE")]
+    pub profile: String,
+    /// Seed of everything that is generated or shuffled
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub seed: u64,
+    /// Folder of generated states, payloads and working copies [default: the user's cache folder]
+    #[arg(long, value_name = "DIR")]
+    pub cache_dir: Option<PathBuf>,
+}
+
+/// Flags of `sweep`.
+#[derive(Debug, Clone, Args)]
+pub struct SweepArgs {
+    /// Chunk sizes, as in 15,30,60: short for --axis engine.multiproof-chunk-size=15,30,60
+    #[arg(long, value_name = "LIST")]
+    pub chunks: Option<ChunkList>,
+    /// Gas levels, as in 10M,40M [default: 10M]
+    #[arg(long, value_name = "LIST")]
+    pub gas: Option<GasList>,
+    /// A flag of the engine and its values, as in engine.storage-worker-count=2,4; may be repeated
+    #[arg(long = "axis", value_name = "FLAG=V1,V2")]
+    pub axes: Vec<Axis>,
+    /// Engine to measure: bench-reth or the path of a program; may be repeated [default: bench-reth]
+    #[arg(long = "engine", value_name = "NAME|PATH")]
+    pub engines: Vec<String>,
+    /// Which state to generate
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// Mix of transactions: mainnet, cold-storage, whale or transfers
+    #[arg(long, default_value = "mainnet", value_name = "NAME")]
+    pub mix: String,
+    /// Payloads of one pass [default: enough for 2 Ggas; with --payloads, all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// Measure on a copy of this datadir instead of a generated state
+    #[arg(long, value_name = "DIR", requires = "payloads")]
+    pub datadir: Option<PathBuf>,
+    /// Work on --datadir itself, which changes it
+    #[arg(long, requires = "datadir")]
+    pub in_place: bool,
+    /// Replay these payloads: one folder per gas level (10M/, 40M/), or payloads of one level
+    #[arg(long, value_name = "DIR")]
+    pub payloads: Option<PathBuf>,
+    /// Block that every pass starts from [default: the head of the datadir]
+    #[arg(long, value_name = "N")]
+    pub target_block: Option<u64>,
+    /// How often every cell is visited; intervals and verdicts need at least two
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub rounds: u64,
+    /// Order of the cells in a round
+    #[arg(long, value_enum, default_value_t = Order::Random)]
+    pub order: Order,
+    /// What to replay and discard before the measured pass: full, none, or a number of payloads
+    #[arg(long, default_value = "full", value_name = "full|none|N")]
+    pub warmup: WarmUp,
+    /// How the datadir is brought back to the base block
+    #[arg(long, value_enum, default_value_t = ResetMethod::Unwind)]
+    pub reset: ResetMethod,
+    /// Pause after every payload, as in 400ms [default: none]
+    #[arg(long, value_name = "D")]
+    pub wait_time: Option<Span>,
+    /// Wait until blocks are persisted, after every persistence threshold + 1 payloads
+    #[arg(long)]
+    pub wait_for_persistence: bool,
+    /// Longest time an engine may take to become ready
+    #[arg(long, default_value = "120s", value_name = "D")]
+    pub ready_timeout: Span,
+    /// Longest time an engine may take to answer one request
+    #[arg(long, default_value = "120s", value_name = "D")]
+    pub request_timeout: Span,
+    /// Results folder [default: results/<UTC time>]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Go on with an interrupted sweep: its plan and order are taken from the folder
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "chunks", "gas", "axes", "engines", "payloads", "datadir"])]
+    pub resume: Option<PathBuf>,
+    /// Print the plan with an estimate and stop
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print report.json (or plan.json with --dry-run) instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Print nothing but errors
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+/// Flags of `replay`.
+#[derive(Debug, Clone, Args)]
+pub struct ReplayArgs {
+    /// Folder of payloads
+    #[arg(long, value_name = "DIR")]
+    pub payloads: PathBuf,
+    /// The engine's authenticated port, as in http://127.0.0.1:8551
+    #[arg(long, value_name = "URL")]
+    pub engine_url: String,
+    /// File with the secret of that port: 32 bytes in hexadecimal
+    #[arg(long, value_name = "FILE")]
+    pub jwt_secret: PathBuf,
+    /// Folder for samples.csv, combined_latency.csv and total_gas.csv [default: write no files]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Pause after every payload, as in 400ms [default: none]
+    #[arg(long, value_name = "D")]
+    pub wait_time: Option<Span>,
+    /// Longest time the engine may take to answer one request
+    #[arg(long, default_value = "120s", value_name = "D")]
+    pub request_timeout: Span,
+}
+
+/// Flags of `init`.
+#[derive(Debug, Clone, Args)]
+pub struct InitArgs {
+    /// Which state to generate
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// Write the state here instead of into the cache
+    #[arg(long, value_name = "DIR")]
+    pub datadir: Option<PathBuf>,
+    /// Also write the state as a genesis file that any engine reads (small profile only)
+    #[arg(long, value_name = "FILE")]
+    pub export_genesis: Option<PathBuf>,
+    /// Also write the state in the form that reth's init-state reads
+    #[arg(long, value_name = "FILE")]
+    pub export_dump: Option<PathBuf>,
+}
+
+/// Flags of `generate`.
+#[derive(Debug, Clone, Args)]
+pub struct GenerateArgs {
+    /// Gas levels, as in 10M,20M,30M,40M
+    #[arg(long, value_name = "LIST")]
+    pub gas: GasList,
+    /// Payloads of each level [default: enough for 2 Ggas]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// Mix of transactions: mainnet, cold-storage, whale or transfers
+    #[arg(long, default_value = "mainnet", value_name = "NAME")]
+    pub mix: String,
+    /// Which state to build on
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// Folder that gets one folder per gas level [default: the cache]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+/// Flags of `report`.
+#[derive(Debug, Clone, Args)]
+pub struct ReportArgs {
+    /// The results folder of a sweep
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Print report.json instead of a table
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,62 @@
+//! The command line: what may be typed, and which command handles it.
+//!
+//! Invariant: this module only parses and dispatches. Defaults that depend on anything but the
+//! flag itself are resolved in [`crate::sweep`].
+
+mod args;
+
+pub use args::{GenerateArgs, InitArgs, ReplayArgs, ReportArgs, StateArgs, SweepArgs};
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Exit code of a command that was refused or could not measure anything.
+pub const EXIT_NOTHING_MEASURED: u8 = 2;
+
+/// Exit code of a command that was interrupted (128 + SIGINT).
+pub const EXIT_INTERRUPTED: u8 = 130;
+
+/// Measures an Ethereum execution engine while its parameters are swept.
+#[derive(Debug, Parser)]
+#[command(name = "engine-bench", version, after_help = ENGINE_HELP)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+const ENGINE_HELP: &str = "The embedded engine, bench-reth, is started by the same program:
+  engine-bench node …                    run a node
+  engine-bench stage unwind to-block N   bring its datadir back to block N
+  engine-bench bench-reth --help         everything it can do";
+
+/// The verbs of the harness.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Measure every combination of knob values and gas levels
+    Sweep(Box<SweepArgs>),
+    /// Replay payloads on an engine that is already running
+    Replay(ReplayArgs),
+    /// Make the base state of a profile
+    Init(InitArgs),
+    /// Generate payloads on a base state
+    Generate(GenerateArgs),
+    /// Remake every report of a results folder from its raw samples
+    Report(ReportArgs),
+}
+
+/// Runs a verb to its end and says how it went. Errors are printed to stderr, one clear message
+/// each.
+pub fn run(verb: Verb) -> ExitCode {
+    let outcome = match verb {
+        Verb::Sweep(args) => crate::command::sweep(&args),
+        Verb::Replay(args) => crate::command::replay(&args),
+        Verb::Init(args) => crate::command::init(&args),
+        Verb::Generate(args) => crate::command::generate(&args),
+        Verb::Report(args) => crate::command::report(&args),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::from(EXIT_NOTHING_MEASURED)
+    })
+}

@@ -1,0 +1,87 @@
+//! `engine-bench init`: a base state in the cache, in a datadir, or as files for other engines.
+
+use crate::{
+    cache::{self, Cache},
+    cli::InitArgs,
+    run::{self, Progress, StateKey},
+    sweep,
+};
+use alloy_primitives::B256;
+use eyre::{Result, WrapErr as _, bail, eyre};
+use std::{
+    fs::{self, File},
+    io::{BufWriter, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+use workload::{BaseState, Profile, export};
+
+pub(crate) fn init(args: &InitArgs) -> Result<ExitCode> {
+    let name = sweep::profile_name(&args.state.profile)?;
+    let profile: Profile = name.parse()?;
+    if args.export_genesis.is_some() && profile != Profile::Small {
+        bail!(
+            "--export-genesis holds the whole state in one file that readers keep in memory; use it with --profile small, or --export-dump"
+        );
+    }
+    let key = StateKey {
+        profile: &name,
+        seed: args.state.seed,
+    };
+    let datadir = super::runtime()?.block_on(async {
+        tokio::select! {
+            biased;
+            () = super::interrupted() => Err(eyre!("interrupted")),
+            made = make(args, key) => made,
+        }
+    })?;
+    let base = BaseState::new(profile, args.state.seed);
+    if let Some(path) = &args.export_genesis {
+        export_to(path, |out| export::write_genesis(&base, out))?;
+    }
+    if let Some(path) = &args.export_dump {
+        let root = state_root(&datadir)?;
+        export_to(path, |out| export::write_state_dump(&base, root, out))?;
+    }
+    super::print(&format!("{}\n", datadir.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn make(args: &InitArgs, key: StateKey<'_>) -> Result<PathBuf> {
+    let cache_dir = cache::directory(args.state.cache_dir.as_deref())?;
+    let cache = Cache::new(&cache_dir);
+    let lock = cache.lock_work()?;
+    let progress = Progress::new(false);
+    let made = match &args.datadir {
+        None => run::make_state(&cache, key, lock.dir(), &progress).await?,
+        Some(datadir) => {
+            progress.begin(0, &format!("making the {} base state", key.profile));
+            run::init_datadir(key, datadir, lock.dir()).await?;
+            datadir.clone()
+        }
+    };
+    progress.end();
+    Ok(made)
+}
+
+/// The state root that the embedded engine computed for the state.
+fn state_root(datadir: &Path) -> Result<B256> {
+    let path = datadir.join("chain.json");
+    let json = fs::read(&path).wrap_err_with(|| format!("failed to read {}", path.display()))?;
+    let chain: serde_json::Value = serde_json::from_slice(&json)?;
+    let root = chain.get("stateRoot").and_then(|root| root.as_str());
+    let root = root.ok_or_else(|| eyre!("{} names no stateRoot", path.display()))?;
+    Ok(root.parse()?)
+}
+
+fn export_to(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
+) -> Result<()> {
+    let export = || {
+        let mut out = BufWriter::new(File::create(path)?);
+        write(&mut out)?;
+        out.flush()
+    };
+    export().wrap_err_with(|| format!("failed to write {}", path.display()))
+}

@@ -1,0 +1,207 @@
+//! `engine-bench sweep`: plan, prepare, drive, report.
+
+use super::report;
+use crate::{
+    cli::{EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, SweepArgs},
+    journal::{self, Event, Journal},
+    plan::Plan,
+    run::{self, Ending, Options, Progress},
+    sweep,
+};
+use eyre::{Result, WrapErr as _, bail};
+use std::{
+    collections::HashSet,
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+pub(crate) fn sweep(args: &SweepArgs) -> Result<ExitCode> {
+    let plan = match &args.resume {
+        Some(dir) => Plan::read(dir)?,
+        None => Plan::new(sweep::resolve(args)?),
+    };
+    if args.dry_run {
+        return dry_run(&plan, args);
+    }
+    let (out, done) = match &args.resume {
+        Some(dir) => (dir.clone(), finished(dir)?),
+        None => (new_folder(args.out.as_deref())?, HashSet::new()),
+    };
+    plan.write(&out)?;
+    let mut journal = Journal::open(&out)?;
+    let progress = Progress::new(args.quiet);
+    let options = Options {
+        out: &out,
+        done,
+        progress: &progress,
+    };
+    let ending = super::runtime()?.block_on(measure(&plan, &mut journal, &options))?;
+    finish(&out, ending, args)
+}
+
+/// Prepares and drives; a failed preparation is recorded and ends the sweep.
+async fn measure(plan: &Plan, journal: &mut Journal, options: &Options<'_>) -> Result<Ending> {
+    let preparing = run::prepare(&plan.settings, options.out, options.progress);
+    let prepared = tokio::select! {
+        biased;
+        () = super::interrupted() => {
+            options.progress.end();
+            journal.write(Event::Interrupted)?;
+            return Ok(Ending::Interrupted);
+        }
+        prepared = preparing => prepared,
+    };
+    options.progress.end();
+    match prepared {
+        Ok(mut prepared) => {
+            let ending = run::drive(plan, &mut prepared, journal, options, super::interrupted());
+            Ok(ending.await?)
+        }
+        Err(error) => {
+            let step = error.step.to_string();
+            journal.write(Event::PreparationFailed {
+                step,
+                cause: error.cause,
+            })?;
+            Ok(Ending::Complete)
+        }
+    }
+}
+
+fn finish(out: &Path, ending: Ending, args: &SweepArgs) -> Result<ExitCode> {
+    let report = report::remake(out)?;
+    if !args.quiet {
+        report::show(&report, args.json)?;
+        eprintln!("results: {}", out.display());
+    }
+    if ending == Ending::Interrupted {
+        eprintln!(
+            "interrupted; go on with engine-bench sweep --resume {}",
+            out.display()
+        );
+        return Ok(ExitCode::from(EXIT_INTERRUPTED));
+    }
+    if report.measured_anything() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut causes: Vec<String> = report
+        .failures
+        .iter()
+        .map(|f| format!("{}: {}", f.step, f.cause))
+        .collect();
+    causes.sort();
+    causes.dedup();
+    eprintln!("error: nothing could be measured");
+    for cause in causes {
+        eprintln!("  {cause}");
+    }
+    Ok(ExitCode::from(EXIT_NOTHING_MEASURED))
+}
+
+fn dry_run(plan: &Plan, args: &SweepArgs) -> Result<ExitCode> {
+    let json = plan.to_json()?;
+    if args.json {
+        super::print(&json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let estimate = &plan.estimate;
+    let text = format!(
+        "{json}{} cells, {} visits, {} starts of an engine, {:.1} Ggas; about {:.0} s once state \
+         and payloads exist (assuming {} Ggas/s and {} s for each reset, start and stop)\n",
+        plan.cells.len(),
+        plan.visits.len(),
+        estimate.starts,
+        estimate.gas as f64 / 1e9,
+        estimate.duration_s,
+        estimate.assumed_ggas_per_second,
+        estimate.assumed_restart_s,
+    );
+    super::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ids of the visits that an interrupted sweep has finished.
+fn finished(dir: &Path) -> Result<HashSet<String>> {
+    let records = journal::read(dir)?;
+    let visits = records.into_iter().filter_map(|record| match record.event {
+        Event::VisitFinished { visit, .. } => Some(visit),
+        _ => None,
+    });
+    Ok(visits.collect())
+}
+
+/// The results folder: the one asked for, which must be empty, or one named by the time.
+fn new_folder(asked: Option<&Path>) -> Result<PathBuf> {
+    let out = match asked {
+        Some(path) => std::path::absolute(path)?,
+        None => std::path::absolute(Path::new("results").join(utc_now()))?,
+    };
+    fs::create_dir_all(&out).wrap_err_with(|| format!("failed to create {}", out.display()))?;
+    if fs::read_dir(&out)?.next().is_some() {
+        bail!(
+            "the results folder {} is not empty; give --out another one, or go on with it by \
+             --resume",
+            out.display()
+        );
+    }
+    Ok(out)
+}
+
+/// The time as a folder name: `2026-02-16T08-30-05Z`.
+fn utc_now() -> String {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    utc(now.as_secs())
+}
+
+/// Civil date from days, as in Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
+fn utc(unix_s: u64) -> String {
+    let (days, second) = (unix_s / 86_400 + 719_468, unix_s % 86_400);
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}-{minute:02}-{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_civil() {
+        for (unix_s, expected) in [
+            (0, "1970-01-01T00-00-00Z"),
+            (951_782_399, "2000-02-28T23-59-59Z"),
+            (951_782_400, "2000-02-29T00-00-00Z"),
+            (1_771_230_605, "2026-02-16T08-30-05Z"),
+        ] {
+            assert_eq!(utc(unix_s), expected);
+        }
+    }
+
+    #[test]
+    fn a_used_folder_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(new_folder(Some(dir.path())).unwrap(), dir.path());
+        fs::write(dir.path().join("x"), "").unwrap();
+        assert!(
+            new_folder(Some(dir.path()))
+                .unwrap_err()
+                .to_string()
+                .contains("is not empty")
+        );
+    }
+}

@@ -1,0 +1,47 @@
+//! When a started engine may be asked to work: polled, never slept for.
+//!
+//! Invariant: ready means that the process lives, the authenticated port accepts our token, the
+//! public port answers, and the engine says that it is not syncing.
+
+use super::{Engine, EngineError};
+use crate::client::{ClientError, Node};
+use engine_api::JwtSecret;
+use std::time::{Duration, Instant};
+
+/// Pause between two questions.
+const POLL: Duration = Duration::from_millis(50);
+
+/// How long one answer may take while polling.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Waits until the engine is ready.
+///
+/// # Errors
+/// [`EngineError::Died`] when it ends, [`EngineError::NotReady`] after `timeout`, and at once when
+/// it refuses the token.
+pub async fn wait_until_ready(
+    engine: &mut Engine,
+    secret: &JwtSecret,
+    timeout: Duration,
+) -> Result<(), EngineError> {
+    let started = Instant::now();
+    let mut node = Node::connect(engine.endpoints(), secret, ANSWER_TIMEOUT)?;
+    loop {
+        engine.check_alive()?;
+        let last = match node.answers().await {
+            Ok(true) => return Ok(()),
+            Ok(false) => "it says that it is syncing".to_owned(),
+            Err(refused @ ClientError::Status { status: 401, .. }) => return Err(refused.into()),
+            Err(error) => error.to_string(),
+        };
+        let waited = started.elapsed();
+        if waited >= timeout {
+            return Err(EngineError::NotReady {
+                waited: timeout,
+                last,
+                log: engine.log_tail(),
+            });
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}

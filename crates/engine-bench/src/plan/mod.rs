@@ -1,0 +1,270 @@
+//! What will be measured, in which order: `plan.json`.
+//!
+//! Invariant: the plan is a pure function of the settings, so the same sweep planned twice is the
+//! same plan, and a resumed one keeps its order. Cell ids are unique and safe as file names.
+
+mod cells;
+mod order;
+
+use crate::sweep::{Gas, Settings};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+/// Name of the plan inside a results folder.
+pub const PLAN_FILE: &str = "plan.json";
+
+const FORMAT: &str = "engine-bench-plan";
+const VERSION: u64 = 1;
+
+/// A sweep, planned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Always `engine-bench-plan`.
+    pub format: String,
+    /// Version of the format.
+    pub version: u64,
+    /// Every resolved value.
+    pub settings: Settings,
+    /// The points of the sweep.
+    pub cells: Vec<Cell>,
+    /// Every visit, in order.
+    pub visits: Vec<Visit>,
+    /// What the plan will take.
+    pub estimate: Estimate,
+}
+
+/// One point of a sweep.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Readable, unique in the sweep, safe as a file name.
+    pub id: String,
+    /// Name of the engine.
+    pub engine: String,
+    /// Flags of this cell, without dashes, with their values.
+    pub flags: Vec<(String, String)>,
+    /// Gas level.
+    pub gas: Gas,
+}
+
+impl Cell {
+    /// The axes of the cell as reports name them: `engine`, each flag, `gas`. Whole numbers are
+    /// numbers.
+    pub fn axes(&self) -> Map<String, Value> {
+        let mut axes = self.knobs();
+        axes.insert("gas".to_owned(), self.gas.0.into());
+        axes
+    }
+
+    /// The axes without the gas level: what is ranked across gas levels.
+    pub fn knobs(&self) -> Map<String, Value> {
+        let mut axes = Map::new();
+        axes.insert("engine".to_owned(), self.engine.clone().into());
+        for (flag, value) in &self.flags {
+            let number = value.parse::<u64>().map(Value::from);
+            axes.insert(
+                flag.clone(),
+                number.unwrap_or_else(|_| value.clone().into()),
+            );
+        }
+        axes
+    }
+}
+
+/// One visit of a cell in a round.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Visit {
+    /// Counted from 1.
+    pub round: u64,
+    /// Id of the cell.
+    pub cell: String,
+}
+
+impl Visit {
+    /// The name of the visit's folder: `<round>-<cell>`.
+    pub fn id(&self) -> String {
+        format!("{}-{}", self.round, self.cell)
+    }
+}
+
+/// What a plan will take once state and payloads exist. Rough: it assumes a throughput.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// Throughput assumed, in gigagas per second.
+    pub assumed_ggas_per_second: f64,
+    /// Time assumed for a reset, a start and a stop together, in seconds.
+    pub assumed_restart_s: f64,
+    /// Starts of the engine.
+    pub starts: u64,
+    /// Gas replayed in all passes, warm-ups included; 0 when the payload folder decides.
+    pub gas: u64,
+    /// Duration in seconds, deliberate waits included.
+    pub duration_s: f64,
+}
+
+/// Why a plan cannot be stored or read back.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// The file failed.
+    #[error("failed to {action} {path}: {reason}")]
+    Io {
+        /// What was attempted.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        reason: io::Error,
+    },
+    /// Not a plan.
+    #[error("{path} is not a plan of version 1: {reason}; give the results folder of a sweep")]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl Plan {
+    /// Plans a sweep.
+    pub fn new(settings: Settings) -> Self {
+        let cells = cells::of(&settings);
+        let visits = order::visits(&settings, &cells);
+        let estimate = cells::estimate(&settings, &cells);
+        Self {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            settings,
+            cells,
+            visits,
+            estimate,
+        }
+    }
+
+    /// The cell of that id.
+    pub fn cell(&self, id: &str) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.id == id)
+    }
+
+    /// The plan as the text of `plan.json`.
+    ///
+    /// # Errors
+    /// Never for a plan made by [`Plan::new`].
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string_pretty(self).map(|json| json + "\n")
+    }
+
+    /// Writes `plan.json` into a results folder.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, dir: &Path) -> Result<(), PlanError> {
+        let path = dir.join(PLAN_FILE);
+        let failed = |reason| PlanError::Io {
+            action: "write",
+            path: path.clone(),
+            reason,
+        };
+        let json = self.to_json().map_err(|error| failed(error.into()))?;
+        std::fs::write(&path, json).map_err(failed)
+    }
+
+    /// Reads `plan.json` of a results folder.
+    ///
+    /// # Errors
+    /// When there is none or it is not one.
+    pub fn read(dir: &Path) -> Result<Self, PlanError> {
+        let path = dir.join(PLAN_FILE);
+        let json = std::fs::read(&path).map_err(|reason| PlanError::Io {
+            action: "read",
+            path: path.clone(),
+            reason,
+        })?;
+        let refused = |reason| PlanError::Content {
+            path: path.clone(),
+            reason,
+        };
+        let plan: Self =
+            serde_json::from_slice(&json).map_err(|error| refused(error.to_string()))?;
+        if plan.format == FORMAT && plan.version == VERSION {
+            return Ok(plan);
+        }
+        Err(refused(format!(
+            "it says {} version {}",
+            plan.format, plan.version
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::{self, ResetMethod};
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    /// Settings without anything of this machine in them.
+    fn settings(flags: &[&str]) -> Settings {
+        use clap::Parser as _;
+        let words = ["engine-bench", "sweep", "--cache-dir", "/cache"];
+        let cli = crate::cli::Cli::try_parse_from(words.iter().chain(flags)).unwrap();
+        let crate::cli::Verb::Sweep(args) = cli.verb else {
+            panic!("not a sweep")
+        };
+        let mut settings = sweep::resolve(&args).unwrap();
+        settings.engines[0].program = "/bin/engine-bench".into();
+        settings
+    }
+
+    #[test]
+    fn plan_of_the_first_command() {
+        let plan = Plan::new(settings(&["--chunks", "15,30,60", "--gas", "10M,40M"]));
+        insta::assert_snapshot!(plan.to_json().unwrap());
+    }
+
+    #[test]
+    fn reads_back_what_it_writes() {
+        let dir = tempfile::tempdir().unwrap();
+        let plan = Plan::new(settings(&["--axis", "engine.x=a,b", "--reset", "copy"]));
+        assert_eq!(plan.settings.reset, ResetMethod::Copy);
+        plan.write(dir.path()).unwrap();
+        assert_eq!(Plan::read(dir.path()).unwrap(), plan);
+        std::fs::write(dir.path().join(PLAN_FILE), "{\"format\":").unwrap();
+        assert!(
+            Plan::read(dir.path())
+                .unwrap_err()
+                .to_string()
+                .contains("is not a plan")
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn every_round_visits_every_cell_once(
+            chunks in prop::collection::btree_set(1u64..500, 1..6),
+            levels in prop::collection::btree_set(1u64..100, 1..4),
+            rounds in 1u64..5,
+            seed in any::<u64>(),
+        ) {
+            let list = |set: &BTreeSet<u64>, suffix: &str| {
+                set.iter().map(|n| format!("{n}{suffix}")).collect::<Vec<_>>().join(",")
+            };
+            let plan = Plan::new(settings(&[
+                "--chunks", &list(&chunks, ""), "--gas", &list(&levels, "M"),
+                "--rounds", &rounds.to_string(), "--seed", &seed.to_string(),
+            ]));
+            let ids: BTreeSet<_> = plan.cells.iter().map(|cell| cell.id.clone()).collect();
+            prop_assert_eq!(ids.len(), chunks.len() * levels.len());
+            for round in 1..=rounds {
+                let visited: Vec<_> =
+                    plan.visits.iter().filter(|v| v.round == round).map(|v| v.cell.clone()).collect();
+                prop_assert_eq!(visited.len(), ids.len());
+                prop_assert_eq!(&visited.into_iter().collect::<BTreeSet<_>>(), &ids);
+            }
+            prop_assert_eq!(&plan, &Plan::new(plan.settings.clone()));
+        }
+    }
+}

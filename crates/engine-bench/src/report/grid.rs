@@ -1,0 +1,236 @@
+//! The table everyone looks at first, as rows of text: knobs down, gas levels across.
+//!
+//! Invariant: the same rows feed the terminal and the Markdown report, so they cannot disagree.
+
+use super::model::{CellReport, LevelReport, RankReport, Report};
+use crate::sweep::{CHUNK_SIZE_FLAG, Gas};
+use serde_json::{Map, Value};
+
+/// Marks the best cells of a level.
+const BEST_MARK: &str = "*";
+
+/// What a cell without a number shows.
+const FAILED: &str = "failed";
+
+/// What a value that does not exist shows.
+const NOTHING: &str = "-";
+
+/// A table as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Grid {
+    pub(super) header: Vec<String>,
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+/// Execution throughput: a row per setting of the knobs, a column per gas level, then the average
+/// over levels and its rank.
+pub(super) fn throughput(report: &Report) -> Grid {
+    let several_engines = report.configuration.engines.len() > 1;
+    let mut header: Vec<String> = Vec::new();
+    if several_engines {
+        header.push("engine".to_owned());
+    }
+    header.extend(
+        report
+            .configuration
+            .axes
+            .iter()
+            .map(|axis| short(&axis.flag).to_owned()),
+    );
+    if header.is_empty() {
+        header.push("engine".to_owned());
+    }
+    let knobs = header.len();
+    header.extend(report.levels.iter().map(|level| level.gas.to_string()));
+    header.extend(["average".to_owned(), "rank".to_owned()]);
+    let rows = report
+        .ranking
+        .iter()
+        .map(|ranked| row(report, ranked, several_engines, knobs));
+    let rows = rows.chain([payloads_row(report, knobs)]).collect();
+    Grid { header, rows }
+}
+
+fn row(report: &Report, ranked: &RankReport, several_engines: bool, knobs: usize) -> Vec<String> {
+    let engine = ranked.axes.get("engine").map(text);
+    let flags = report.configuration.axes.iter();
+    let mut row: Vec<String> = flags
+        .filter_map(|axis| ranked.axes.get(&axis.flag))
+        .map(text)
+        .collect();
+    if several_engines || knobs > row.len() {
+        row.insert(0, engine.unwrap_or_default());
+    }
+    row.extend(report.levels.iter().map(|level| {
+        cell_at(report, &ranked.axes, level.gas).map_or(NOTHING.into(), |cell| value(cell, level))
+    }));
+    row.push(
+        ranked
+            .average_ggas_per_second
+            .map_or(NOTHING.into(), |value| format!("{value:.3}")),
+    );
+    row.push(ranked.rank.map_or(NOTHING.into(), |rank| rank.to_string()));
+    row
+}
+
+/// How many payloads stand behind the figures of each level.
+fn payloads_row(report: &Report, knobs: usize) -> Vec<String> {
+    let mut row = vec!["payloads".to_owned()];
+    row.resize(knobs, String::new());
+    for level in &report.levels {
+        let of_level = |cell: &&CellReport| cell.axes.get("gas") == Some(&level.gas.0.into());
+        let payloads = report
+            .cells
+            .iter()
+            .filter(of_level)
+            .map(|cell| cell.payloads)
+            .max();
+        row.push(payloads.unwrap_or(0).to_string());
+    }
+    row.extend([String::new(), String::new()]);
+    row
+}
+
+fn cell_at<'a>(report: &'a Report, knobs: &Map<String, Value>, gas: Gas) -> Option<&'a CellReport> {
+    report.cells.iter().find(|cell| {
+        cell.axes.get("gas") == Some(&gas.0.into())
+            && knobs
+                .iter()
+                .all(|(name, value)| cell.axes.get(name) == Some(value))
+    })
+}
+
+fn value(cell: &CellReport, level: &LevelReport) -> String {
+    let Some(estimate) = &cell.execution_ggas_per_second else {
+        return if cell.failed_visits > 0 {
+            FAILED
+        } else {
+            NOTHING
+        }
+        .to_owned();
+    };
+    let mark = if level.best.contains(&cell.id) {
+        BEST_MARK
+    } else {
+        ""
+    };
+    match (estimate.low, estimate.high) {
+        (Some(low), Some(high)) => {
+            format!("{:.3} [{low:.3}, {high:.3}]{mark}", estimate.value)
+        }
+        _ => format!("{:.3}{mark}", estimate.value),
+    }
+}
+
+/// Latencies and evidence: a row per cell.
+pub(super) fn details(report: &Report) -> Grid {
+    let header = [
+        "cell",
+        "newPayload",
+        "wall clock",
+        "engine",
+        "p50 ms",
+        "p90 ms",
+        "p99 ms",
+        "max ms",
+        "knob",
+    ];
+    let rows = report.cells.iter().map(|cell| {
+        let ggas = |estimate: &Option<super::model::EstimateReport>| {
+            estimate
+                .as_ref()
+                .map_or(NOTHING.into(), |estimate| format!("{:.3}", estimate.value))
+        };
+        let ms = |us: Option<f64>| us.map_or(NOTHING.into(), |us| format!("{:.2}", us / 1e3));
+        let latency = cell.latency_us;
+        vec![
+            cell.id.clone(),
+            ggas(&cell.new_payload_ggas_per_second),
+            ggas(&cell.wall_clock_ggas_per_second),
+            ggas(&cell.engine_ggas_per_second),
+            ms(latency.map(|latency| latency.p50)),
+            ms(latency.map(|latency| latency.p90)),
+            ms(latency.map(|latency| latency.p99)),
+            ms(latency.map(|latency| latency.max)),
+            knob(cell),
+        ]
+    });
+    Grid {
+        header: header.map(str::to_owned).to_vec(),
+        rows: rows.collect(),
+    }
+}
+
+fn knob(cell: &CellReport) -> String {
+    match cell.knob.acted {
+        Some(false) => format!("inert: {}", cell.knob.evidence),
+        _ => cell.knob.evidence.clone(),
+    }
+}
+
+/// Where the time went, as one line.
+pub(super) fn time_line(report: &Report) -> String {
+    let time = &report.time_s;
+    format!(
+        "wall {:.1} s: measured {:.1}, warm-up {:.1}, reset {:.1}, start {:.1}, stop {:.1}, \
+         wait {:.1}, other {:.1}; the engine was answering payloads {:.0} % of it",
+        time.wall,
+        time.measured,
+        time.warmup,
+        time.reset,
+        time.start,
+        time.stop,
+        time.wait,
+        time.other,
+        100.0 * report.answering_fraction
+    )
+}
+
+/// What a reader has to know before believing the table.
+pub(super) fn notes(report: &Report) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !report.complete {
+        notes.push("incomplete: not every visit was made".to_owned());
+    }
+    match report.noise_floor.relative {
+        Some(relative) => notes.push(format!(
+            "noise floor {:.2} % ({}); intervals are at 95 %",
+            100.0 * relative,
+            report.noise_floor.source
+        )),
+        None => notes.push(
+            "one round: the noise is unknown, so * marks the highest value, not a proven best; \
+             repeat with --rounds 3 or more"
+                .to_owned(),
+        ),
+    }
+    for level in &report.levels {
+        if level.inert {
+            notes.push(format!(
+                "{}: the knob was inert, differences are noise",
+                level.gas
+            ));
+        }
+        if level.grid_edge {
+            notes.push(format!(
+                "{}: the highest is at the edge of the values tried; extend the list",
+                level.gas
+            ));
+        }
+    }
+    notes
+}
+
+fn short(flag: &str) -> &str {
+    if flag == CHUNK_SIZE_FLAG {
+        "chunk size"
+    } else {
+        flag
+    }
+}
+
+fn text(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}

@@ -1,0 +1,110 @@
+//! `report.md`: the same tables for people who read them later.
+//!
+//! Invariant: says how the numbers were made and what they do not say, beside the numbers.
+
+use super::{
+    grid::{self, Grid},
+    model::{RatioReport, Report},
+};
+use std::fmt::Write as _;
+
+/// Renders the report.
+pub fn markdown(report: &Report) -> String {
+    let mut text = String::from("# Sweep report\n\n");
+    text.push_str(
+        "Execution throughput in Ggas/s: Σ gas / Σ (newPayload + forkchoiceUpdated) client time. \
+         `*` marks the best of a gas level.\n\n",
+    );
+    push_grid(&mut text, &grid::throughput(report));
+    push_list(&mut text, grid::notes(report));
+    text.push_str(
+        "## Cells\n\nThroughputs in Ggas/s; latency is newPayload + forkchoiceUpdated.\n\n",
+    );
+    push_grid(&mut text, &grid::details(report));
+    push_comparisons(&mut text, report);
+    text.push_str("## Time\n\n");
+    // Writing into a String cannot fail.
+    let _ = writeln!(text, "{}\n", grid::time_line(report));
+    if !report.failures.is_empty() {
+        text.push_str("## Failures\n\n");
+        let line = |failure: &crate::analyze::Failure| {
+            format!("{}, {}: {}", failure.visit, failure.step, failure.cause)
+        };
+        push_list(&mut text, report.failures.iter().map(line));
+    }
+    push_environment(&mut text, report);
+    text
+}
+
+fn push_comparisons(text: &mut String, report: &Report) {
+    if report.comparisons.is_empty() {
+        return;
+    }
+    text.push_str("## Comparisons\n\n");
+    let rows = report.comparisons.iter().map(|pair| {
+        vec![
+            pair.a.clone(),
+            pair.b.clone(),
+            ratio(&pair.ratio),
+            pair.verdict.clone(),
+        ]
+    });
+    let header = ["a", "b", "a / b", "a is"].map(str::to_owned).to_vec();
+    push_grid(
+        text,
+        &Grid {
+            header,
+            rows: rows.collect(),
+        },
+    );
+}
+
+fn push_environment(text: &mut String, report: &Report) {
+    let machine = &report.environment.machine;
+    text.push_str("## Machine\n\n");
+    let mut lines = vec![
+        format!("{} × {}", machine.cpus, machine.cpu_model),
+        format!(
+            "{:.1} GiB of memory",
+            machine.memory_bytes as f64 / f64::from(1 << 30)
+        ),
+        format!("{}, {}", machine.kernel, machine.system),
+        format!("engine-bench {}", machine.harness_version),
+    ];
+    lines.extend(
+        report
+            .environment
+            .engines
+            .iter()
+            .map(|engine| format!("engine: {engine}")),
+    );
+    push_list(text, lines);
+}
+
+fn push_grid(text: &mut String, grid: &Grid) {
+    push_row(text, &grid.header);
+    push_row(text, &vec!["---".to_owned(); grid.header.len()]);
+    for row in &grid.rows {
+        push_row(text, row);
+    }
+    text.push('\n');
+}
+
+fn push_row(text: &mut String, row: &[String]) {
+    let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+    let _ = writeln!(text, "| {} |", cells.join(" | "));
+}
+
+fn push_list(text: &mut String, lines: impl IntoIterator<Item = String>) {
+    for line in lines {
+        let _ = writeln!(text, "- {}", line.replace('\n', "\n  "));
+    }
+    text.push('\n');
+}
+
+fn ratio(ratio: &RatioReport) -> String {
+    match (ratio.low, ratio.high) {
+        (Some(low), Some(high)) => format!("{:.3} [{low:.3}, {high:.3}]", ratio.value),
+        _ => format!("{:.3}", ratio.value),
+    }
+}

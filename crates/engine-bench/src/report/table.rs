@@ -1,0 +1,55 @@
+//! The report as a terminal shows it.
+//!
+//! Invariant: plain text, colour only for a person: none with `NO_COLOR` or into a pipe.
+
+use super::{grid, model::Report};
+use comfy_table::{Attribute, Cell, CellAlignment, Table, presets};
+use std::fmt::Write as _;
+
+/// Renders the table, the notes, the time split and the failures. `styled` marks the best in bold.
+pub fn table(report: &Report, styled: bool) -> String {
+    let mut text = String::from("Ggas/s: gas / (newPayload + forkchoiceUpdated), client time\n");
+    // Writing into a String cannot fail.
+    let _ = writeln!(text, "{}", render(&grid::throughput(report), styled));
+    for note in grid::notes(report) {
+        let _ = writeln!(text, "{note}");
+    }
+    let _ = writeln!(text, "\n{}", render(&grid::details(report), false));
+    let _ = writeln!(text, "{}", grid::time_line(report));
+    for failure in &report.failures {
+        let _ = writeln!(
+            text,
+            "failed: {}, {}: {}",
+            failure.visit, failure.step, failure.cause
+        );
+    }
+    text
+}
+
+fn render(grid: &grid::Grid, styled: bool) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED);
+    if styled {
+        table.enforce_styling();
+    } else {
+        table.force_no_tty();
+    }
+    table.set_header(&grid.header);
+    for row in &grid.rows {
+        table.add_row(row.iter().enumerate().map(|(column, text)| {
+            let cell = Cell::new(text);
+            let numeric = column > 0 && text.starts_with(|c: char| c.is_ascii_digit());
+            let cell = if numeric {
+                cell.set_alignment(CellAlignment::Right)
+            } else {
+                cell
+            };
+            if styled && text.ends_with('*') {
+                cell.add_attribute(Attribute::Bold)
+            } else {
+                cell
+            }
+        }));
+    }
+    table
+}

@@ -1,0 +1,193 @@
+//! Copies of datadirs that keep holes: an MDBX file is far longer than what is in it.
+//!
+//! Invariant: a datadir in use is not copied, because the copy would be torn.
+
+use nix::unistd::{Whence, lseek};
+use std::{
+    fs::{self, File},
+    io::{self, Read as _, Seek as _, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+/// Files that belong to a running process, not to the state.
+const NOT_COPIED: [&str; 2] = ["lock", "mdbx.lck"];
+
+/// Where engines keep the lock that names its owner, relative to the datadir.
+const LOCK_FILES: [&str; 3] = ["db/lock", "static_files/lock", "lock"];
+
+/// Why a datadir could not be copied.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// A process has it open.
+    #[error("the datadir {datadir} is in use by process {pid}; stop that process first")]
+    InUse {
+        /// The datadir.
+        datadir: PathBuf,
+        /// The owner its lock names.
+        pid: u32,
+    },
+    /// The disk is full.
+    #[error(
+        "no space is left to write {path}; free some, or give --cache-dir a folder on a larger disk"
+    )]
+    DiskFull {
+        /// The file being written.
+        path: PathBuf,
+    },
+    /// A file failed.
+    #[error("failed to copy {path}: {reason}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        reason: io::Error,
+    },
+}
+
+/// The living process that a lock in the datadir names.
+pub fn lock_owner(datadir: &Path) -> Option<u32> {
+    LOCK_FILES.iter().find_map(|file| {
+        let text = fs::read_to_string(datadir.join(file)).ok()?;
+        let digits = text
+            .split(|c: char| !c.is_ascii_digit())
+            .find(|word| !word.is_empty())?;
+        let pid: u32 = digits.parse().ok()?;
+        Path::new("/proc")
+            .join(pid.to_string())
+            .exists()
+            .then_some(pid)
+    })
+}
+
+/// Replaces `to` by a copy of the datadir `from`, holes and all.
+///
+/// # Errors
+/// See [`CopyError`].
+pub fn copy_datadir(from: &Path, to: &Path) -> Result<(), CopyError> {
+    if let Some(pid) = lock_owner(from) {
+        return Err(CopyError::InUse {
+            datadir: from.to_owned(),
+            pid,
+        });
+    }
+    match fs::remove_dir_all(to) {
+        Err(reason) if reason.kind() != io::ErrorKind::NotFound => {
+            return Err(CopyError::Io {
+                path: to.to_owned(),
+                reason,
+            });
+        }
+        _ => {}
+    }
+    copy_folder(from, to)
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Result<(), CopyError> {
+    let failed = |path: &Path, reason: io::Error| match reason.kind() {
+        io::ErrorKind::StorageFull => CopyError::DiskFull {
+            path: path.to_owned(),
+        },
+        _ => CopyError::Io {
+            path: path.to_owned(),
+            reason,
+        },
+    };
+    fs::create_dir_all(to).map_err(|reason| failed(to, reason))?;
+    for entry in fs::read_dir(from).map_err(|reason| failed(from, reason))? {
+        let entry = entry.map_err(|reason| failed(from, reason))?;
+        let (source, name) = (entry.path(), entry.file_name());
+        let target = to.join(&name);
+        let kind = entry
+            .file_type()
+            .map_err(|reason| failed(&source, reason))?;
+        if kind.is_dir() {
+            copy_folder(&source, &target)?;
+        } else if kind.is_file() && !NOT_COPIED.iter().any(|skipped| name == *skipped) {
+            copy_file(&source, &target).map_err(|reason| failed(&target, reason))?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies the data of a file extent by extent. `io::copy` lets the kernel do it, and file systems
+/// that share extents share them.
+fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
+    let (mut source, mut target) = (File::open(from)?, File::create(to)?);
+    let length = source.metadata()?.len();
+    target.set_len(length)?;
+    let mut position = 0;
+    while let Some((start, end)) = next_extent(&source, position, length)? {
+        source.seek(SeekFrom::Start(start))?;
+        target.seek(SeekFrom::Start(start))?;
+        io::copy(&mut (&mut source).take(end - start), &mut target)?;
+        position = end;
+    }
+    Ok(())
+}
+
+/// The next run of data at or after `position`; `None` when only a hole is left.
+fn next_extent(file: &File, position: u64, length: u64) -> io::Result<Option<(u64, u64)>> {
+    if position >= length {
+        return Ok(None);
+    }
+    let seek =
+        |offset: u64, whence| lseek(file, offset.cast_signed(), whence).map(i64::cast_unsigned);
+    let start = match seek(position, Whence::SeekData) {
+        Err(nix::errno::Errno::ENXIO) => return Ok(None),
+        start => start?,
+    };
+    Ok(Some((start, seek(start, Whence::SeekHole)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+
+    #[test]
+    fn keeps_content_and_holes_and_leaves_locks() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::create_dir_all(from.join("db")).unwrap();
+        let file = File::create(from.join("db/mdbx.dat")).unwrap();
+        file.set_len(1 << 30).unwrap();
+        file.write_at(b"beginning", 0).unwrap();
+        file.write_at(b"middle", 512 << 20).unwrap();
+        fs::write(from.join("db/mdbx.lck"), "x").unwrap();
+        fs::write(from.join("chain.json"), "{}").unwrap();
+        fs::create_dir_all(&to).unwrap();
+        fs::write(to.join("old"), "x").unwrap();
+
+        copy_datadir(&from, &to).unwrap();
+
+        let copy = File::open(to.join("db/mdbx.dat")).unwrap();
+        let mut read = [0; 6];
+        copy.read_exact_at(&mut read, 512 << 20).unwrap();
+        assert_eq!(&read, b"middle");
+        let metadata = copy.metadata().unwrap();
+        assert_eq!(metadata.len(), 1 << 30);
+        assert!(
+            metadata.blocks() * 512 < 10 << 20,
+            "{} blocks: not sparse",
+            metadata.blocks()
+        );
+        assert!(to.join("chain.json").exists());
+        assert!(!to.join("db/mdbx.lck").exists() && !to.join("old").exists());
+    }
+
+    #[test]
+    fn a_datadir_in_use_is_refused_and_a_stale_lock_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::create_dir_all(from.join("db")).unwrap();
+        let me = std::process::id();
+        fs::write(from.join("db/lock"), format!("{me}\n123")).unwrap();
+        let refused = copy_datadir(&from, &to).unwrap_err().to_string();
+        assert!(
+            refused.contains(&format!("in use by process {me};")),
+            "{refused}"
+        );
+        fs::write(from.join("db/lock"), "4294967294\n123").unwrap();
+        copy_datadir(&from, &to).unwrap();
+    }
+}

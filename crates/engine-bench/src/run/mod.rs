@@ -1,0 +1,100 @@
+//! The driver: visits every cell of a plan and writes what happened.
+//!
+//! Invariant: the only part of the harness that changes anything outside its results folder. It
+//! computes no statistics. A failed visit is written down with its step and cause, and the next
+//! visit begins.
+
+mod driver;
+mod environment;
+mod pass;
+mod prepare;
+mod progress;
+mod visit;
+
+pub use driver::{Ending, Options, drive};
+pub use environment::Environment;
+pub use pass::{PassError, Waits, replay};
+pub(crate) use prepare::init_datadir;
+pub use prepare::{Prepared, StateKey, make_state, prepare};
+pub use progress::Progress;
+
+/// Folder of the visits inside a results folder.
+pub const VISITS_DIR: &str = "visits";
+/// Folder of a visit's discarded pass.
+pub const WARMUP_DIR: &str = "warmup";
+/// Folder of a visit's measured pass.
+pub const MEASURED_DIR: &str = "measured";
+/// The engine's output during a pass.
+pub const ENGINE_LOG: &str = "engine.log";
+
+/// A step that failed, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{step}: {cause}")]
+pub struct StepError {
+    /// The step, as failures name it.
+    pub step: Step,
+    /// The cause, as it was reported.
+    pub cause: String,
+}
+
+/// The steps of a sweep that can fail, as journals and reports name them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Making or copying the base state.
+    State,
+    /// Finding, making or checking payloads.
+    Payloads,
+    /// Stopping an engine that an earlier run left.
+    Leftover,
+    /// Bringing the datadir back.
+    Reset,
+    /// Starting the engine.
+    Start,
+    /// Waiting until the engine answers.
+    Ready,
+    /// Comparing the engine's head with the base block.
+    Attest,
+    /// The first fork choice.
+    Forkchoice,
+    /// The discarded pass.
+    WarmUp,
+    /// The measured pass.
+    Measure,
+    /// Stopping the engine.
+    Stop,
+    /// Writing results.
+    Write,
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::State => "state",
+            Self::Payloads => "payloads",
+            Self::Leftover => "leftover",
+            Self::Reset => "reset",
+            Self::Start => "start",
+            Self::Ready => "ready",
+            Self::Attest => "attest",
+            Self::Forkchoice => "forkchoice",
+            Self::WarmUp => "warmup",
+            Self::Measure => "measure",
+            Self::Stop => "stop",
+            Self::Write => "write",
+        })
+    }
+}
+
+/// Names the step that an error happened in.
+pub(crate) trait InStep<T> {
+    fn in_step(self, step: Step) -> Result<T, StepError>;
+}
+
+impl<T, E: std::fmt::Display> InStep<T> for Result<T, E> {
+    fn in_step(self, step: Step) -> Result<T, StepError> {
+        self.map_err(|error| StepError {
+            step,
+            cause: error.to_string(),
+        })
+    }
+}

@@ -1,0 +1,202 @@
+//! One replay of a payload list: the loop that is measured.
+//!
+//! Invariant: between sending a request and having read its answer nothing is logged, formatted
+//! or allocated here; every answer is looked at before the next request is sent, and the first
+//! one that is not VALID ends the pass.
+
+use crate::{
+    analyze::sample::Sample,
+    client::{ClientError, status_text},
+};
+use engine_api::{
+    EngineClient, ForkchoiceUpdated, PayloadStatus, PersistedBlocks, PreparedPayload, client,
+};
+use std::time::{Duration, Instant};
+
+/// How long blocks may take to be persisted.
+const PERSISTENCE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Why a pass ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum PassError {
+    /// A request got no usable answer.
+    #[error("{method} of block {block}: {error}")]
+    Client {
+        /// The method.
+        method: String,
+        /// The block number.
+        block: u64,
+        /// What happened.
+        error: ClientError,
+    },
+    /// The engine did not find the block or the fork choice valid.
+    #[error("{method} of block {block} was answered {status}")]
+    Status {
+        /// The method.
+        method: String,
+        /// The block number.
+        block: u64,
+        /// The status with the engine's reason.
+        status: String,
+    },
+    /// Blocks did not reach the disk.
+    #[error(
+        "block {block} was not persisted within {PERSISTENCE_TIMEOUT:?}; --wait-for-persistence needs an engine that saves at its persistence threshold with --engine.memory-block-buffer-target 0"
+    )]
+    NotPersisted {
+        /// The block waited for.
+        block: u64,
+    },
+}
+
+/// Deliberate waiting between payloads.
+#[derive(Debug, Default)]
+pub struct Waits {
+    /// Pause after every payload.
+    pub time: Duration,
+    /// The subscription, and after how many payloads it is waited for.
+    pub persistence: Option<(PersistedBlocks, u64)>,
+}
+
+impl Waits {
+    /// Waits as long as is due after the payload `index` (from 0) with block `number`.
+    async fn after(&mut self, index: usize, number: u64) -> Result<(), PassError> {
+        if !self.time.is_zero() {
+            tokio::time::sleep(self.time).await;
+        }
+        let Some((blocks, every)) = &mut self.persistence else {
+            return Ok(());
+        };
+        if !(index as u64 + 1).is_multiple_of(*every) {
+            return Ok(());
+        }
+        match tokio::time::timeout(PERSISTENCE_TIMEOUT, blocks.wait_for(number)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(PassError::Client {
+                method: "persistence".into(),
+                block: number,
+                error,
+            }),
+            Err(_) => Err(PassError::NotPersisted { block: number }),
+        }
+    }
+}
+
+/// Replays payloads in order. `samples` gets one row per payload that was answered VALID twice,
+/// also when the pass ends early; `on_payload` is called between payloads.
+///
+/// # Errors
+/// See [`PassError`].
+pub async fn replay(
+    client: &mut EngineClient,
+    payloads: &[PreparedPayload],
+    waits: &mut Waits,
+    samples: &mut Vec<Sample>,
+    mut on_payload: impl FnMut(),
+) -> Result<(), PassError> {
+    samples.reserve(payloads.len());
+    let began = Instant::now();
+    let since = |began: Instant| u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    for (index, payload) in payloads.iter().enumerate() {
+        let start_ns = since(began);
+        let new_payload_ns = new_payload(client, payload).await?;
+        let forkchoice_updated_ns = forkchoice(client, payload).await?;
+        let answered_ns = since(began);
+        waits.after(index, payload.number).await?;
+        let waited_ns = since(began) - answered_ns;
+        on_payload();
+        samples.push(Sample {
+            start_ns,
+            answered_ns,
+            end_ns: since(began),
+            wait_ns: waited_ns,
+            ..untimed(payload, new_payload_ns, forkchoice_updated_ns)
+        });
+    }
+    Ok(())
+}
+
+async fn new_payload(
+    client: &mut EngineClient,
+    payload: &PreparedPayload,
+) -> Result<u64, PassError> {
+    let at = At {
+        method: &payload.new_payload_method,
+        block: payload.number,
+    };
+    let answer = client
+        .send_prepared(&payload.new_payload)
+        .await
+        .map_err(|e| at.failed(e))?;
+    let status: PayloadStatus = client::parse(&answer.body).map_err(|e| at.failed(e))?;
+    at.check(&status)?;
+    Ok(answer.elapsed_ns)
+}
+
+async fn forkchoice(
+    client: &mut EngineClient,
+    payload: &PreparedPayload,
+) -> Result<u64, PassError> {
+    let at = At {
+        method: &payload.forkchoice_method,
+        block: payload.number,
+    };
+    let answer = client
+        .send_prepared(&payload.forkchoice)
+        .await
+        .map_err(|e| at.failed(e))?;
+    let updated: ForkchoiceUpdated = client::parse(&answer.body).map_err(|e| at.failed(e))?;
+    at.check(&updated.payload_status)?;
+    Ok(answer.elapsed_ns)
+}
+
+/// Which request an error is about.
+struct At<'a> {
+    method: &'a str,
+    block: u64,
+}
+
+impl At<'_> {
+    fn failed(&self, error: ClientError) -> PassError {
+        PassError::Client {
+            method: self.method.to_owned(),
+            block: self.block,
+            error,
+        }
+    }
+
+    fn check(&self, status: &PayloadStatus) -> Result<(), PassError> {
+        if status.is_valid() {
+            return Ok(());
+        }
+        Err(PassError::Status {
+            method: self.method.to_owned(),
+            block: self.block,
+            status: status_text(status),
+        })
+    }
+}
+
+fn untimed(payload: &PreparedPayload, new_payload_ns: u64, forkchoice_updated_ns: u64) -> Sample {
+    Sample {
+        block_number: payload.number,
+        block_hash: payload.hash,
+        gas_used: payload.gas_used,
+        transaction_count: payload.transaction_count,
+        new_payload_ns,
+        forkchoice_updated_ns,
+        gas_limit: payload.gas_limit,
+        engine_ns: None,
+        start_ns: 0,
+        answered_ns: 0,
+        end_ns: 0,
+        wait_ns: 0,
+        state_root_ns: None,
+        account_targets: None,
+        storage_targets: None,
+        batches: None,
+        jobs: None,
+        unsplit_batches: None,
+        nodes_revealed: None,
+    }
+}

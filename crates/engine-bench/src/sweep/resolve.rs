@@ -1,0 +1,297 @@
+//! From flags as typed to [`Settings`]: defaults, names to paths, and checks across flags.
+//!
+//! Invariant: a resolved path is absolute, so that a plan means the same from any folder.
+
+use super::{
+    Axis, BaseSource, CHUNK_SIZE_FLAG, EMBEDDED_ENGINE, EngineSpec, Gas, Level, PayloadSource,
+    Settings, value::GasList,
+};
+use crate::{cache, cli::SweepArgs};
+use std::{
+    collections::BTreeSet,
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Gas that a pass replays at least, unless a count is given.
+const PASS_GAS: u64 = 2_000_000_000;
+
+/// Gas levels when none are given.
+const DEFAULT_LEVELS: [Gas; 1] = [Gas(10_000_000)];
+
+/// reth's default `--engine.persistence-threshold`, passed to every engine explicitly.
+const PERSISTENCE_THRESHOLD: u64 = 2;
+
+/// The engine's flag of that name.
+const PERSISTENCE_THRESHOLD_FLAG: &str = "engine.persistence-threshold";
+
+/// Flags that the harness sets itself: they cannot be swept.
+const RESERVED_FLAGS: [&str; 10] = [
+    "chain",
+    "datadir",
+    "http",
+    "http.port",
+    "ws",
+    "ws.port",
+    "authrpc.port",
+    "authrpc.jwtsecret",
+    "port",
+    "color",
+];
+
+/// Why flags do not make a sweep.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    /// A name that is neither known nor a program.
+    #[error(
+        "--engine `{0}` is neither bench-reth nor the path of a program; give the path of an executable, as in ./target/release/reth"
+    )]
+    UnknownEngine(String),
+    /// Two engines with the same name.
+    #[error(
+        "two engines are called `{0}`; rename one of the programs, since results are told apart by name"
+    )]
+    SameEngineName(String),
+    /// A generated state needs the embedded engine's own storage.
+    #[error(
+        "--engine `{0}` brings its own storage: give it a datadir and payloads with --datadir and --payloads"
+    )]
+    NeedsDatadir(String),
+    /// Several engines on one datadir in place.
+    #[error("--in-place works with one engine, not {0}; leave it away to give each engine a copy")]
+    InPlaceEngines(usize),
+    /// A copy of a datadir that is worked on in place would have to be pristine.
+    #[error(
+        "--reset copy keeps a pristine datadir beside the one worked on; leave --in-place away"
+    )]
+    InPlaceCopy,
+    /// The same flag on two axes.
+    #[error(
+        "the flag --{0} is on two axes; list all its values in one --axis (--chunks is --axis engine.multiproof-chunk-size)"
+    )]
+    SameAxis(String),
+    /// A flag that the harness needs for itself.
+    #[error("the flag --{0} is set by the sweep itself and cannot be an axis")]
+    ReservedAxis(String),
+    /// A folder or program that cannot be reached.
+    #[error("failed to open {what} {path}: {reason}; check the path")]
+    Path {
+        /// What it should be.
+        what: &'static str,
+        /// As typed.
+        path: PathBuf,
+        /// The system's reason.
+        reason: io::Error,
+    },
+    /// No folder for the cache.
+    #[error(transparent)]
+    Cache(#[from] cache::CacheError),
+    /// A profile or mix that is not known.
+    #[error("{0}")]
+    Workload(String),
+}
+
+/// Resolves the flags of `sweep`.
+///
+/// # Errors
+/// See [`ResolveError`].
+pub fn resolve(args: &SweepArgs) -> Result<Settings, ResolveError> {
+    let engines = engines(&args.engines)?;
+    let base = base(args)?;
+    check_bases(&engines, &base, args)?;
+    Ok(Settings {
+        axes: axes(args)?,
+        levels: levels(args),
+        payloads: payloads(args)?,
+        target_block: args.target_block,
+        rounds: args.rounds,
+        order: args.order,
+        warmup: args.warmup,
+        reset: args.reset,
+        wait_time_ms: args.wait_time.map_or(0, |span| millis(span.0)),
+        wait_for_persistence: args.wait_for_persistence,
+        persistence_threshold: PERSISTENCE_THRESHOLD,
+        seed: args.state.seed,
+        ready_timeout_ms: millis(args.ready_timeout.0),
+        request_timeout_ms: millis(args.request_timeout.0),
+        cache_dir: cache::directory(args.state.cache_dir.as_deref())?,
+        engines,
+        base,
+    })
+}
+
+impl Settings {
+    /// The persistence threshold of a cell: what an axis sets, or the sweep's own.
+    pub fn threshold_of(&self, flags: &[(String, String)]) -> u64 {
+        let set = flags
+            .iter()
+            .find(|(flag, _)| flag == PERSISTENCE_THRESHOLD_FLAG);
+        set.and_then(|(_, value)| value.parse().ok())
+            .unwrap_or(self.persistence_threshold)
+    }
+}
+
+/// Payloads of one pass at a gas level when no count is given: at least 2 Ggas.
+pub(crate) fn default_count(gas: Gas) -> u64 {
+    PASS_GAS.div_ceil(gas.0)
+}
+
+/// The canonical name of a profile.
+///
+/// # Errors
+/// When the workload does not know it.
+pub(crate) fn profile_name(text: &str) -> Result<String, ResolveError> {
+    let profile: Result<workload::Profile, _> = text.parse();
+    profile
+        .map(|profile| profile.to_string())
+        .map_err(|error| ResolveError::Workload(format!("--profile `{text}`: {error}")))
+}
+
+/// The canonical name of a mix.
+///
+/// # Errors
+/// When the workload does not know it.
+fn mix_name(text: &str) -> Result<String, ResolveError> {
+    let mix: Result<workload::Mix, _> = text.parse();
+    mix.map(|mix| mix.name().to_owned())
+        .map_err(|error| ResolveError::Workload(format!("--mix `{text}`: {error}")))
+}
+
+/// The engine this program carries: itself.
+///
+/// # Errors
+/// When the path of the running program is unknown.
+pub(crate) fn embedded_engine() -> Result<EngineSpec, ResolveError> {
+    let program = std::env::current_exe().map_err(|reason| ResolveError::Path {
+        what: "the running program",
+        path: PathBuf::from(EMBEDDED_ENGINE),
+        reason,
+    })?;
+    Ok(EngineSpec {
+        name: EMBEDDED_ENGINE.to_owned(),
+        program,
+    })
+}
+
+fn engines(typed: &[String]) -> Result<Vec<EngineSpec>, ResolveError> {
+    if typed.is_empty() {
+        return Ok(vec![embedded_engine()?]);
+    }
+    let engines: Vec<EngineSpec> = typed
+        .iter()
+        .map(|text| engine(text))
+        .collect::<Result<_, _>>()?;
+    let mut names = BTreeSet::new();
+    match engines
+        .iter()
+        .find(|engine| !names.insert(engine.name.as_str()))
+    {
+        Some(twice) => Err(ResolveError::SameEngineName(twice.name.clone())),
+        None => Ok(engines),
+    }
+}
+
+fn engine(typed: &str) -> Result<EngineSpec, ResolveError> {
+    if typed == EMBEDDED_ENGINE {
+        return embedded_engine();
+    }
+    let unknown = || ResolveError::UnknownEngine(typed.to_owned());
+    let program = Path::new(typed).canonicalize().map_err(|_| unknown())?;
+    let name = program
+        .file_stem()
+        .map(|stem| stem.to_string_lossy().into_owned());
+    let name = name.filter(|_| program.is_file()).ok_or_else(unknown)?;
+    Ok(EngineSpec { name, program })
+}
+
+fn base(args: &SweepArgs) -> Result<BaseSource, ResolveError> {
+    match &args.datadir {
+        None => Ok(BaseSource::Generated {
+            profile: profile_name(&args.state.profile)?,
+        }),
+        Some(path) => Ok(BaseSource::Datadir {
+            path: existing("the datadir", path)?,
+            in_place: args.in_place,
+        }),
+    }
+}
+
+fn payloads(args: &SweepArgs) -> Result<PayloadSource, ResolveError> {
+    match &args.payloads {
+        None => Ok(PayloadSource::Generated {
+            mix: mix_name(&args.mix)?,
+        }),
+        Some(path) => Ok(PayloadSource::Folder {
+            path: existing("the payload folder", path)?,
+        }),
+    }
+}
+
+fn check_bases(
+    engines: &[EngineSpec],
+    base: &BaseSource,
+    args: &SweepArgs,
+) -> Result<(), ResolveError> {
+    let BaseSource::Datadir { in_place, .. } = base else {
+        // A program called bench-reth is another build of the engine that made the state.
+        let foreign = engines
+            .iter()
+            .find(|engine| !engine.name.starts_with(EMBEDDED_ENGINE));
+        return foreign.map_or(Ok(()), |engine| {
+            Err(ResolveError::NeedsDatadir(engine.name.clone()))
+        });
+    };
+    if *in_place && engines.len() > 1 {
+        return Err(ResolveError::InPlaceEngines(engines.len()));
+    }
+    if *in_place && args.reset == super::ResetMethod::Copy {
+        return Err(ResolveError::InPlaceCopy);
+    }
+    Ok(())
+}
+
+fn axes(args: &SweepArgs) -> Result<Vec<Axis>, ResolveError> {
+    let chunks = args.chunks.iter().map(|chunks| Axis {
+        flag: CHUNK_SIZE_FLAG.to_owned(),
+        values: chunks.0.iter().map(u64::to_string).collect(),
+    });
+    let axes: Vec<Axis> = chunks.chain(args.axes.iter().cloned()).collect();
+    let mut flags = BTreeSet::new();
+    for axis in &axes {
+        if RESERVED_FLAGS.contains(&axis.flag.as_str()) {
+            return Err(ResolveError::ReservedAxis(axis.flag.clone()));
+        }
+        if !flags.insert(axis.flag.as_str()) {
+            return Err(ResolveError::SameAxis(axis.flag.clone()));
+        }
+    }
+    Ok(axes)
+}
+
+fn levels(args: &SweepArgs) -> Vec<Level> {
+    let GasList(gas) = args.gas.clone().unwrap_or(GasList(DEFAULT_LEVELS.to_vec()));
+    let count = |gas| match (args.count, &args.payloads) {
+        (Some(count), _) => Some(count),
+        (None, Some(_)) => None,
+        (None, None) => Some(default_count(gas)),
+    };
+    gas.into_iter()
+        .map(|gas| Level {
+            gas,
+            count: count(gas),
+        })
+        .collect()
+}
+
+fn existing(what: &'static str, path: &Path) -> Result<PathBuf, ResolveError> {
+    path.canonicalize().map_err(|reason| ResolveError::Path {
+        what,
+        path: path.to_owned(),
+        reason,
+    })
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,286 @@
+//! Values as they are typed: lists, gas amounts, durations, axes.
+//!
+//! Invariant: what parses is usable. Zero, empty items and unknown suffixes are refused here, with
+//! the text that was typed.
+
+use serde::{Deserialize, Serialize};
+use std::{fmt, str::FromStr, time::Duration};
+
+/// Why a typed value was refused. Reads after "invalid value '…' for '--flag': ".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    /// Two commas in a row, a comma at an end, or nothing at all.
+    #[error(
+        "item {position} of the list `{list}` is empty; separate values by single commas, as in 15,30,60"
+    )]
+    EmptyItem {
+        /// The whole list.
+        list: String,
+        /// Counted from one.
+        position: usize,
+    },
+    /// The same value twice: two cells would have the same name.
+    #[error("`{0}` is in the list twice; name each value once and use --rounds to repeat cells")]
+    Duplicate(String),
+    /// Not a chunk size.
+    #[error("`{0}` is not a chunk size; give whole numbers of at least 1, as in 15,30,60")]
+    ChunkSize(String),
+    /// Not an amount of gas.
+    #[error(
+        "`{0}` is not an amount of gas; give a number of at least 1 with an optional K, M or G, as in 10M"
+    )]
+    Gas(String),
+    /// Not a duration.
+    #[error("`{0}` is not a duration; give a number with ms, s or m, as in 400ms")]
+    Duration(String),
+    /// Not a knob with values.
+    #[error(
+        "`{0}` is not an axis; give a flag of the engine and its values, as in engine.storage-worker-count=2,4"
+    )]
+    Axis(String),
+    /// Not a kind of warm-up.
+    #[error("`{0}` is not a warm-up; give full, none, or a number of payloads")]
+    WarmUp(String),
+}
+
+/// An amount of gas. Written with K, M or G where that is exact: `10M`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Gas(pub u64);
+
+impl FromStr for Gas {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let refused = || ValueError::Gas(text.to_owned());
+        let (digits, scale) = match text.as_bytes().last() {
+            Some(b'K' | b'k') => (&text[..text.len() - 1], 1_000),
+            Some(b'M' | b'm') => (&text[..text.len() - 1], 1_000_000),
+            Some(b'G' | b'g') => (&text[..text.len() - 1], 1_000_000_000),
+            _ => (text, 1),
+        };
+        let amount = whole_number(digits).and_then(|number| number.checked_mul(scale));
+        amount.filter(|gas| *gas > 0).map(Self).ok_or_else(refused)
+    }
+}
+
+impl fmt::Display for Gas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (scale, suffix) in [(1_000_000_000, "G"), (1_000_000, "M"), (1_000, "K")] {
+            if self.0.is_multiple_of(scale) {
+                return write!(f, "{}{suffix}", self.0 / scale);
+            }
+        }
+        write!(f, "{}", self.0)
+    }
+}
+
+/// Gas levels of a sweep: `10M,40M`, ascending.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GasList(pub Vec<Gas>);
+
+impl FromStr for GasList {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let mut levels = list(text, str::parse::<Gas>)?;
+        levels.sort_unstable();
+        Ok(Self(levels))
+    }
+}
+
+/// Chunk sizes of a sweep: `15,30,60`, ascending.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChunkList(pub Vec<u64>);
+
+impl FromStr for ChunkList {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let mut sizes = list(text, |item| {
+            let size = whole_number(item).filter(|size| *size > 0);
+            size.ok_or_else(|| ValueError::ChunkSize(item.to_owned()))
+        })?;
+        sizes.sort_unstable();
+        Ok(Self(sizes))
+    }
+}
+
+/// A knob of the engine and the values it takes: a flag without its dashes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Axis {
+    /// The engine's flag without leading dashes, for example `engine.multiproof-chunk-size`.
+    pub flag: String,
+    /// Its values, in the order they were given.
+    pub values: Vec<String>,
+}
+
+impl FromStr for Axis {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let refused = || ValueError::Axis(text.to_owned());
+        let (flag, values) = text.split_once('=').ok_or_else(refused)?;
+        let flag = flag.trim_start_matches('-');
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        if flag.is_empty() || !flag.chars().all(plain) {
+            return Err(refused());
+        }
+        Ok(Self {
+            flag: flag.to_owned(),
+            values: list(values, |item| Ok(item.to_owned()))?,
+        })
+    }
+}
+
+/// A duration: `400ms`, `5s`, `2m`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span(pub Duration);
+
+impl FromStr for Span {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let refused = || ValueError::Duration(text.to_owned());
+        let unit_at = text
+            .find(|c: char| !c.is_ascii_digit())
+            .ok_or_else(refused)?;
+        let (digits, unit) = text.split_at(unit_at);
+        let scale_ms = match unit {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            _ => return Err(refused()),
+        };
+        let millis = whole_number(digits).and_then(|number| number.checked_mul(scale_ms));
+        millis
+            .map(|ms| Self(Duration::from_millis(ms)))
+            .ok_or_else(refused)
+    }
+}
+
+/// How much of the payload list is replayed and discarded before the measured pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WarmUp {
+    /// All of it.
+    Full,
+    /// Nothing: the measured pass is the first one.
+    None,
+    /// The first so many payloads.
+    First(u64),
+}
+
+impl FromStr for WarmUp {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        match text {
+            "full" => Ok(Self::Full),
+            "none" | "0" => Ok(Self::None),
+            _ => whole_number(text)
+                .map(Self::First)
+                .ok_or_else(|| ValueError::WarmUp(text.to_owned())),
+        }
+    }
+}
+
+/// Splits at commas and refuses empty items and repeated values.
+fn list<T: PartialEq>(
+    text: &str,
+    parse: impl Fn(&str) -> Result<T, ValueError>,
+) -> Result<Vec<T>, ValueError> {
+    let mut values = Vec::new();
+    for (index, item) in text.split(',').map(str::trim).enumerate() {
+        if item.is_empty() {
+            return Err(ValueError::EmptyItem {
+                list: text.to_owned(),
+                position: index + 1,
+            });
+        }
+        let value = parse(item)?;
+        if values.contains(&value) {
+            return Err(ValueError::Duplicate(item.to_owned()));
+        }
+        values.push(value);
+    }
+    Ok(values)
+}
+
+/// Digits only: `u64::from_str` alone would take a leading plus.
+fn whole_number(digits: &str) -> Option<u64> {
+    digits
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| digits.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn refusal<T: FromStr<Err = ValueError> + fmt::Debug>(text: &str) -> String {
+        text.parse::<T>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn good_values() {
+        assert_eq!("15,30,60".parse(), Ok(ChunkList(vec![15, 30, 60])));
+        assert_eq!("60, 15".parse(), Ok(ChunkList(vec![15, 60])));
+        assert_eq!(
+            "10M,1G,5k,7".parse(),
+            Ok(GasList(
+                [7, 5000, 10_000_000, 1_000_000_000].map(Gas).to_vec()
+            ))
+        );
+        assert_eq!("400ms".parse(), Ok(Span(Duration::from_millis(400))));
+        assert_eq!("2m".parse(), Ok(Span(Duration::from_secs(120))));
+        assert_eq!("5".parse(), Ok(WarmUp::First(5)));
+        assert_eq!(
+            "--engine.x=a,b".parse(),
+            Ok(Axis {
+                flag: "engine.x".into(),
+                values: vec!["a".into(), "b".into()]
+            })
+        );
+    }
+
+    #[test]
+    fn refused_values_name_what_was_typed() {
+        let refusals = [
+            refusal::<ChunkList>("0"),
+            refusal::<ChunkList>("15,,30"),
+            refusal::<ChunkList>("abc"),
+            refusal::<ChunkList>("15,15"),
+            refusal::<ChunkList>("+5"),
+            refusal::<ChunkList>(""),
+            refusal::<GasList>("10X"),
+            refusal::<GasList>("0"),
+            refusal::<GasList>("M"),
+            refusal::<GasList>("99999999999G"),
+            refusal::<Span>("5"),
+            refusal::<Span>("5h"),
+            refusal::<WarmUp>("half"),
+            refusal::<Axis>("engine.x"),
+            refusal::<Axis>("=1"),
+        ];
+        insta::assert_snapshot!(refusals.join("\n"));
+    }
+
+    proptest! {
+        #[test]
+        fn gas_reads_back_what_it_writes(gas in 1u64..u64::MAX) {
+            prop_assert_eq!(Gas(gas).to_string().parse(), Ok(Gas(gas)));
+        }
+
+        #[test]
+        fn no_text_panics(text in ".{0,12}") {
+            let _ = text.parse::<GasList>();
+            let _ = text.parse::<ChunkList>();
+            let _ = text.parse::<Span>();
+            let _ = text.parse::<Axis>();
+            let _ = text.parse::<WarmUp>();
+        }
+    }
+}
