@@ -1,0 +1,224 @@
+//! An engine for tests: enough of the command line and the RPC to be swept, and told by a file in
+//! its datadir how to misbehave.
+//!
+//! `<datadir>/script` holds one word: `ok`, `dies-at-start`, `never-ready`, `syncing`, `invalid`,
+//! `answers-syncing`, `dies-mid-pass`, `refuses-unwind`, `port-in-use`. `<datadir>/chain` holds the
+//! canonical block hashes, one a line, from block 0 on. Invariant: `stage unwind` and fork choices
+//! write that file at once, so that a kill loses nothing.
+
+use serde_json::{Value, json};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::exit,
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+
+/// After how many payloads `invalid` and `dies-mid-pass` do so.
+const GOOD_PAYLOADS: usize = 2;
+
+struct Chain {
+    datadir: PathBuf,
+    script: String,
+    hashes: Vec<String>,
+    pending: Vec<(usize, String)>,
+    payloads: usize,
+    chunk: u64,
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let datadir = PathBuf::from(flag(&args, "--datadir").unwrap_or_default());
+    let read = |name: &str| fs::read_to_string(datadir.join(name)).unwrap_or_default();
+    let hashes: Vec<String> = read("chain").lines().map(str::to_owned).collect();
+    let script = read("script").trim().to_owned();
+    match args.first().map(String::as_str) {
+        Some("stage") => unwind(&datadir, &script, hashes, args.last().expect("a block")),
+        Some("node") => serve(&args, datadir, script, hashes),
+        other => panic!("unknown command {other:?}"),
+    }
+}
+
+fn flag(args: &[String], name: &str) -> Option<String> {
+    let given = args
+        .iter()
+        .position(|arg| arg == name)
+        .map(|at| args[at + 1].clone());
+    let prefix = format!("{name}=");
+    given.or_else(|| {
+        args.iter()
+            .find_map(|arg| arg.strip_prefix(&prefix))
+            .map(str::to_owned)
+    })
+}
+
+fn unwind(datadir: &Path, script: &str, mut hashes: Vec<String>, target: &str) {
+    let target: usize = target.parse().expect("a block number");
+    if script == "refuses-unwind" || target >= hashes.len() {
+        eprintln!("Target block number {target} is higher than the latest block number");
+        exit(1);
+    }
+    hashes.truncate(target + 1);
+    write_chain(datadir, &hashes);
+}
+
+fn write_chain(datadir: &Path, hashes: &[String]) {
+    fs::write(datadir.join("chain"), hashes.join("\n")).expect("a writable datadir");
+}
+
+fn serve(args: &[String], datadir: PathBuf, script: String, hashes: Vec<String>) {
+    match script.as_str() {
+        "dies-at-start" => {
+            println!("Error: the database is damaged");
+            exit(7);
+        }
+        "port-in-use" => {
+            println!("address 127.0.0.1:8545 (HTTP-RPC server) is already in use (os error 98)");
+            exit(1);
+        }
+        "never-ready" => loop {
+            thread::sleep(Duration::from_secs(1));
+        },
+        _ => {}
+    }
+    let chunk = flag(args, "--engine.multiproof-chunk-size").and_then(|size| size.parse().ok());
+    let chain = Chain {
+        datadir,
+        script,
+        hashes,
+        pending: vec![],
+        payloads: 0,
+        chunk: chunk.unwrap_or(60),
+    };
+    let chain = Arc::new(Mutex::new(chain));
+    let listen = |name| {
+        let port: u16 = flag(args, name)
+            .and_then(|port| port.parse().ok())
+            .expect("a port");
+        TcpListener::bind(("127.0.0.1", port)).expect("a free port")
+    };
+    let (http, auth) = (listen("--http.port"), listen("--authrpc.port"));
+    let other = Arc::clone(&chain);
+    thread::spawn(move || accept(&http, &other));
+    accept(&auth, &chain);
+}
+
+fn accept(listener: &TcpListener, chain: &Arc<Mutex<Chain>>) {
+    for stream in listener.incoming().flatten() {
+        let chain = Arc::clone(chain);
+        thread::spawn(move || converse(stream, &chain));
+    }
+}
+
+/// Answers requests on one connection until it is closed.
+fn converse(stream: TcpStream, chain: &Mutex<Chain>) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let mut writer = stream;
+    loop {
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().ok()?;
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).ok()?;
+        let request: Value = serde_json::from_slice(&body).ok()?;
+        let result = chain.lock().ok()?.answer(&request);
+        let answer = json!({"jsonrpc": "2.0", "id": request["id"], "result": result}).to_string();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n",
+            answer.len()
+        );
+        writer.write_all((head + &answer).as_bytes()).ok()?;
+    }
+}
+
+impl Chain {
+    fn answer(&mut self, request: &Value) -> Value {
+        let params = &request["params"];
+        let method = request["method"].as_str().unwrap_or_default();
+        match method {
+            "engine_exchangeCapabilities" => json!([]),
+            "eth_blockNumber" => json!(format!("{:#x}", self.hashes.len() - 1)),
+            "eth_syncing" => json!(self.script == "syncing"),
+            "web3_clientVersion" => json!("scripted/1"),
+            "eth_getBlockByNumber" => self.block(&params[0]),
+            _ if method.starts_with("engine_newPayload") => self.new_payload(&params[0]),
+            _ if method.starts_with("engine_forkchoiceUpdated") => self.forkchoice(&params[0]),
+            _ => Value::Null,
+        }
+    }
+
+    fn block(&self, number: &Value) -> Value {
+        let last = self.hashes.len() - 1;
+        let text = number.as_str().unwrap_or_default().trim_start_matches("0x");
+        let number = usize::from_str_radix(text, 16).unwrap_or(last);
+        let Some(hash) = self.hashes.get(number) else {
+            return Value::Null;
+        };
+        json!({
+            "number": format!("{number:#x}"), "hash": hash,
+            "stateRoot": hash, "gasLimit": "0x3b9aca00",
+        })
+    }
+
+    fn new_payload(&mut self, payload: &Value) -> Value {
+        self.payloads += 1;
+        if self.payloads > GOOD_PAYLOADS {
+            match self.script.as_str() {
+                "invalid" => {
+                    return json!({"status": "INVALID", "latestValidHash": null,
+                        "validationError": "mismatched block state root"});
+                }
+                "dies-mid-pass" => {
+                    println!("thread 'engine' panicked");
+                    exit(101);
+                }
+                "answers-syncing" => return json!({"status": "SYNCING", "latestValidHash": null}),
+                _ => {}
+            }
+        }
+        let text = |key: &str| payload[key].as_str().unwrap_or_default().to_owned();
+        let number = usize::from_str_radix(text("blockNumber").trim_start_matches("0x"), 16);
+        let (number, hash) = (number.expect("a block number"), text("blockHash"));
+        let jobs = 1 + 600 / self.chunk;
+        println!(
+            "INFO State root task finished state_root={hash} elapsed=1.5ms account_targets=400 \
+             storage_targets=200 batches=1 jobs={jobs} unsplit_batches={} nodes_revealed=9",
+            u64::from(jobs == 1)
+        );
+        println!("INFO Block added to canonical chain number={number} hash={hash} elapsed=2.5ms");
+        self.pending.push((number, hash.clone()));
+        json!({"status": "VALID", "latestValidHash": hash, "validationError": null})
+    }
+
+    fn forkchoice(&mut self, state: &Value) -> Value {
+        let head = state["headBlockHash"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        if let Some((number, hash)) = self.pending.iter().find(|(_, hash)| *hash == head).cloned() {
+            self.hashes.truncate(number);
+            self.hashes.push(hash);
+            write_chain(&self.datadir, &self.hashes);
+        }
+        let status = if self.hashes.last() == Some(&head) {
+            "VALID"
+        } else {
+            "SYNCING"
+        };
+        json!({"payloadStatus": {"status": status, "latestValidHash": head}, "payloadId": null})
+    }
+}

@@ -1,0 +1,452 @@
+//! Whole sweeps over a scripted engine, a real child process: what is written when all goes well,
+//! and what is recorded when it does not.
+
+use clap::Parser as _;
+use engine_bench::{
+    analyze::{self, sample},
+    cli::{Cli, Verb},
+    journal::{Event, Journal},
+    plan::Plan,
+    report::Report,
+    run::{self, Ending, Options, Progress},
+    sweep::{self, EngineSpec},
+};
+use serde_json::json;
+use std::{
+    collections::HashSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+const PAYLOADS: u64 = 4;
+const GAS: u64 = 10_000_000;
+
+/// A datadir, payloads on its block 3, and a place for results.
+struct Fixture {
+    dir: tempfile::TempDir,
+}
+
+fn hash(number: u64) -> String {
+    format!("{number:#066x}")
+}
+
+impl Fixture {
+    fn new(script: &str) -> Self {
+        let fixture = Self {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        let chain: Vec<String> = (0..6).map(hash).collect();
+        fs::create_dir(fixture.path("datadir")).unwrap();
+        fs::write(fixture.path("datadir/chain"), chain.join("\n")).unwrap();
+        fs::write(fixture.path("datadir/script"), script).unwrap();
+        fixture.payloads(3, "payloads/10M");
+        fixture
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Payloads that build on block `base`; their hashes differ from the datadir's own blocks.
+    fn payloads(&self, base: u64, dir: &str) {
+        fs::create_dir_all(self.path(dir)).unwrap();
+        for number in base + 1..=base + PAYLOADS {
+            let parent = if number == base + 1 {
+                hash(base)
+            } else {
+                hash(1000 + number - 1)
+            };
+            let payload = payload(number, &hash(1000 + number), &parent);
+            let name = format!("payload_block_{number}.json");
+            fs::write(self.path(dir).join(name), payload.to_string()).unwrap();
+        }
+    }
+
+    fn plan(&self, flags: &[&str]) -> Plan {
+        let engine = scripted_engine();
+        let (datadir, payloads, cache) = (
+            self.path("datadir"),
+            self.path("payloads"),
+            self.path("cache"),
+        );
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        let mut words: Vec<String> = [
+            "engine-bench",
+            "sweep",
+            "--target-block",
+            "3",
+            "--gas",
+            "10M",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        for (flag, path) in [
+            ("--datadir", &datadir),
+            ("--payloads", &payloads),
+            ("--cache-dir", &cache),
+        ] {
+            words.extend([flag.to_owned(), text(path)]);
+        }
+        // A flag that is given again replaces its default here.
+        for pair in flags.chunks(2) {
+            if let Some(at) = words.iter().position(|word| word == pair[0]) {
+                words.drain(at..at + 2);
+            }
+            words.extend(pair.iter().map(|word| (*word).to_owned()));
+        }
+        let Verb::Sweep(args) = Cli::try_parse_from(words).unwrap().verb else {
+            panic!()
+        };
+        let mut settings = sweep::resolve(&args).unwrap();
+        settings.engines = vec![EngineSpec {
+            name: "scripted".into(),
+            program: engine,
+        }];
+        Plan::new(settings)
+    }
+
+    /// Runs a sweep to its end and reads what it left.
+    fn sweep(&self, flags: &[&str]) -> Report {
+        self.sweep_plan(&self.plan(flags), std::future::pending()).1
+    }
+
+    fn sweep_plan(&self, plan: &Plan, stop: impl Future<Output = ()>) -> (Option<Ending>, Report) {
+        let out = self.path("out");
+        fs::create_dir_all(&out).unwrap();
+        plan.write(&out).unwrap();
+        let mut journal = Journal::open(&out).unwrap();
+        let progress = Progress::new(true);
+        let options = Options {
+            out: &out,
+            done: HashSet::new(),
+            progress: &progress,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let ending = runtime.block_on(async {
+            match run::prepare(&plan.settings, &out, &progress).await {
+                Ok(mut prepared) => {
+                    let drive = run::drive(plan, &mut prepared, &mut journal, &options, stop);
+                    Some(drive.await.unwrap())
+                }
+                Err(error) => {
+                    let step = error.step.to_string();
+                    let event = Event::PreparationFailed {
+                        step,
+                        cause: error.cause,
+                    };
+                    journal.write(event).unwrap();
+                    None
+                }
+            }
+        });
+        (ending, Report::of(&analyze::read_outcome(&out).unwrap()))
+    }
+
+    /// The one failure of a sweep of one cell, and that nothing was measured or left running.
+    fn failure(&self, flags: &[&str]) -> (String, String) {
+        let report = self.sweep(flags);
+        assert!(!report.measured_anything());
+        assert!(
+            !self.path("cache/work/engine.pid").exists(),
+            "an engine was left behind"
+        );
+        let [failure] = report.failures.as_slice() else {
+            panic!("{:?}", report.failures)
+        };
+        (failure.step.clone(), failure.cause.clone())
+    }
+}
+
+fn payload(number: u64, hash: &str, parent: &str) -> serde_json::Value {
+    let zero = format!("{:#066x}", 0);
+    json!({
+        "executionPayload": {
+            "parentHash": parent, "feeRecipient": format!("{:#042x}", 0), "stateRoot": hash,
+            "receiptsRoot": zero, "logsBloom": format!("0x{}", "00".repeat(256)),
+            "prevRandao": zero, "blockNumber": format!("{number:#x}"), "gasLimit": "0x3b9aca00",
+            "gasUsed": format!("{GAS:#x}"), "timestamp": "0x1", "extraData": "0x",
+            "baseFeePerGas": "0x1", "blockHash": hash, "transactions": [], "withdrawals": [],
+            "blobGasUsed": "0x0", "excessBlobGas": "0x0"
+        },
+        "blockValue": "0x0",
+        "blobsBundle": {"commitments": [], "proofs": [], "blobs": []},
+        "shouldOverrideBuilder": false,
+        "executionRequests": []
+    })
+}
+
+/// The example that cargo builds beside the tests.
+fn scripted_engine() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let target = test.ancestors().nth(2).unwrap();
+    let engine = target.join("examples/scripted-engine");
+    assert!(
+        engine.exists(),
+        "run `cargo test -p engine-bench`, which builds {}",
+        engine.display()
+    );
+    engine
+}
+
+#[test]
+fn every_cell_is_measured_and_can_be_recomputed_from_its_samples() {
+    let fixture = Fixture::new("ok");
+    let report = fixture.sweep(&["--chunks", "15,60,100000", "--rounds", "2"]);
+    assert!(
+        report.complete && report.failures.is_empty(),
+        "{:?}",
+        report.failures
+    );
+    assert_eq!(report.cells.len(), 3);
+    for cell in &report.cells {
+        assert_eq!(
+            (cell.payloads, cell.visits, cell.failed_visits),
+            (PAYLOADS, 2, 0)
+        );
+        let (mut gas, mut total, mut new_payload, mut wall, mut engine) = (0, 0, 0, 0, 0);
+        for round in 1..=2 {
+            let pass = fixture.path(&format!("out/visits/{round}-{}/measured", cell.id));
+            let rows = fs::read_to_string(pass.join("samples.csv")).unwrap();
+            for row in rows.lines().skip(1) {
+                let fields: Vec<&str> = row.split(',').collect();
+                let number = |at: usize| fields[at].parse::<u64>().unwrap();
+                gas += number(2);
+                new_payload += number(4);
+                total += number(4) + number(5);
+                engine += number(6);
+            }
+            let last = sample::read_samples(&pass).unwrap().pop().unwrap();
+            wall += last.end_ns;
+        }
+        let ggas = |time: u64| gas as f64 / time as f64;
+        let value = |e: &Option<engine_bench::report::EstimateReport>| e.as_ref().unwrap().value;
+        assert_eq!(gas, 2 * PAYLOADS * GAS);
+        assert_eq!(value(&cell.execution_ggas_per_second), ggas(total));
+        assert_eq!(value(&cell.new_payload_ggas_per_second), ggas(new_payload));
+        assert_eq!(value(&cell.wall_clock_ggas_per_second), ggas(wall));
+        assert_eq!(value(&cell.engine_ggas_per_second), ggas(engine));
+        assert_eq!(engine, 2 * PAYLOADS * 2_500_000);
+    }
+    let evidence: Vec<&str> = report
+        .cells
+        .iter()
+        .map(|cell| cell.knob.evidence.as_str())
+        .collect();
+    assert!(
+        evidence[0].starts_with("jobs per block 41.0 "),
+        "{evidence:?}"
+    );
+    assert!(
+        evidence[2].starts_with("jobs per block 1.0 "),
+        "{evidence:?}"
+    );
+    assert!(report.noise_floor.relative.is_some() && report.undecided.is_empty());
+    assert_eq!(report.comparisons.len(), 3);
+}
+
+#[test]
+fn one_round_gives_values_but_no_interval_and_no_verdict() {
+    let report = Fixture::new("ok").sweep(&["--chunks", "15,60"]);
+    let estimate = report.cells[0].execution_ggas_per_second.clone().unwrap();
+    assert_eq!((estimate.low, estimate.high), (None, None));
+    assert_eq!(report.noise_floor.relative, None);
+    assert!(report.comparisons.is_empty());
+    assert_eq!(report.undecided.len(), 1);
+}
+
+#[test]
+fn a_warm_up_is_kept_apart() {
+    let fixture = Fixture::new("ok");
+    fixture.sweep(&["--warmup", "2", "--reset", "copy"]);
+    let rows = |pass: &str| {
+        let file = fixture.path(&format!("out/visits/1-gas10M/{pass}/combined_latency.csv"));
+        fs::read_to_string(file).unwrap().lines().count() - 1
+    };
+    assert_eq!((rows("warmup"), rows("measured")), (2, PAYLOADS as usize));
+}
+
+#[test]
+fn the_users_datadir_is_only_read() {
+    let fixture = Fixture::new("ok");
+    let read = || fs::read_to_string(fixture.path("datadir/chain")).unwrap();
+    let before = read();
+    fixture.sweep(&[]);
+    assert_eq!(read(), before);
+}
+
+#[test]
+fn failures_name_their_step_and_cause() {
+    for (script, flags, step, causes) in [
+        (
+            "dies-mid-pass",
+            &[][..],
+            "warmup",
+            &["block 6", "ended by itself", "101", "panicked"][..],
+        ),
+        (
+            "dies-mid-pass",
+            &["--warmup", "none"],
+            "measure",
+            &["block 6"],
+        ),
+        (
+            "invalid",
+            &[],
+            "warmup",
+            &["block 6", "INVALID: mismatched block state root"],
+        ),
+        ("answers-syncing", &[], "warmup", &["block 6", "SYNCING"]),
+        (
+            "dies-at-start",
+            &[],
+            "ready",
+            &["exit status: 7", "database is damaged"],
+        ),
+        (
+            "port-in-use",
+            &[],
+            "ready",
+            &["already in use (os error 98)"],
+        ),
+        (
+            "never-ready",
+            &["--ready-timeout", "300ms"],
+            "ready",
+            &["not ready after 300ms", "connection refused"],
+        ),
+        (
+            "syncing",
+            &["--ready-timeout", "300ms"],
+            "ready",
+            &["says that it is syncing"],
+        ),
+        (
+            "refuses-unwind",
+            &[],
+            "reset",
+            &["stage", "unwind", "is higher than the latest block"],
+        ),
+        (
+            "ok",
+            &["--target-block", "9"],
+            "state",
+            &["ends at block 5", "--target-block 9"],
+        ),
+        (
+            "ok",
+            &["--target-block", "4"],
+            "payloads",
+            &["build on block 3", "--target-block 3"],
+        ),
+        (
+            "ok",
+            &["--gas", "2G"],
+            "payloads",
+            &["--gas 2G is above the block gas limit 1G"],
+        ),
+        ("ok", &["--gas", "40M"], "payloads", &["folder"]),
+        (
+            "ok",
+            &["--count", "9"],
+            "payloads",
+            &["holds 4 payloads, --count asks for 9"],
+        ),
+    ] {
+        let (found, cause) = Fixture::new(script).failure(flags);
+        assert_eq!(found, step, "{script} {flags:?}: {cause}");
+        for part in causes {
+            assert!(
+                cause.contains(part),
+                "{script} {flags:?}: `{part}` is not in: {cause}"
+            );
+        }
+    }
+}
+
+#[test]
+fn payload_folders_that_cannot_be_used_are_named() {
+    type Damage = fn(&Path);
+    let damages: [(Damage, &str); 4] = [
+        (
+            |dir| fs::write(dir.join("payload_block_5.json"), "{\"executionPayload\":").unwrap(),
+            "payload_block_5.json",
+        ),
+        (
+            |dir| fs::write(dir.join("other.json"), "{}").unwrap(),
+            "does not belong in a payload folder",
+        ),
+        (
+            |dir| fs::remove_file(dir.join("payload_block_5.json")).unwrap(),
+            "no payload for block 5",
+        ),
+        (
+            |dir| {
+                (4..8).for_each(|n| {
+                    fs::remove_file(dir.join(format!("payload_block_{n}.json"))).unwrap()
+                })
+            },
+            "holds no payload_block_<N>.json",
+        ),
+    ];
+    for (damage, expected) in damages {
+        let fixture = Fixture::new("ok");
+        damage(&fixture.path("payloads/10M"));
+        let (step, cause) = fixture.failure(&[]);
+        assert_eq!(step, "payloads");
+        assert!(cause.contains(expected), "{cause}");
+    }
+}
+
+#[test]
+fn a_failed_level_does_not_stop_the_others() {
+    let fixture = Fixture::new("ok");
+    fs::create_dir(fixture.path("payloads/40M")).unwrap();
+    let report = fixture.sweep(&["--gas", "10M,40M", "--chunks", "15,30"]);
+    let measured: Vec<bool> = report
+        .cells
+        .iter()
+        .map(|cell| cell.execution_ggas_per_second.is_some())
+        .collect();
+    assert_eq!(measured, [true, true, false, false]);
+    assert_eq!(report.failures.len(), 2);
+    assert!(report.complete);
+}
+
+#[test]
+fn an_interrupt_leaves_a_readable_result_and_no_engine() {
+    let fixture = Fixture::new("ok");
+    let plan = fixture.plan(&["--chunks", "15,30,60", "--wait-time", "50ms"]);
+    let pid_file = fixture.path("cache/work/engine.pid");
+    let visits = fixture.path("out/visits");
+    let stop = async {
+        // Until the second visit replays.
+        let replaying = || {
+            let second = plan.visits[1].id();
+            visits.join(second).join("warmup/engine.log").exists() && pid_file.exists()
+        };
+        while !replaying() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    let (ending, report) = fixture.sweep_plan(&plan, stop);
+    assert_eq!(ending, Some(Ending::Interrupted));
+    assert!(!report.complete && report.measured_anything());
+    assert!(!pid_file.exists());
+}
+
+#[test]
+fn a_datadir_in_use_is_refused() {
+    let fixture = Fixture::new("ok");
+    let pid = std::process::id();
+    fs::create_dir(fixture.path("datadir/db")).unwrap();
+    fs::write(fixture.path("datadir/db/lock"), pid.to_string()).unwrap();
+    let (step, cause) = fixture.failure(&[]);
+    assert_eq!(step, "state");
+    assert!(
+        cause.contains(&format!("in use by process {pid}")),
+        "{cause}"
+    );
+}
