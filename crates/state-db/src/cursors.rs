@@ -6,7 +6,7 @@ use crate::{
     codec::{self, PATH_SUBKEY_LEN},
     error::Context,
     tables::Table,
-    tx::DbTx,
+    tx::{DbTx, Row},
     view::undecodable,
 };
 use alloy_primitives::{B256, U256};
@@ -17,8 +17,6 @@ use state_root::{
     updates::Account,
 };
 use std::borrow::Cow;
-
-type Raw<'a> = Cow<'a, [u8]>;
 
 /// The rows of one key of a table with duplicates, or all rows of a table without.
 struct Rows<'a, K: TransactionKind> {
@@ -43,7 +41,7 @@ impl<'a, K: TransactionKind> Rows<'a, K> {
 
     /// The first row at or after `position`: a key, or a subkey in a table with duplicates. Keys of
     /// tables with duplicates are not returned.
-    fn seek(&mut self, position: &[u8]) -> Result<Option<(Raw<'a>, Raw<'a>)>, CursorError> {
+    fn seek(&mut self, position: &[u8]) -> Result<Option<Row<'a>>, CursorError> {
         self.pending = false;
         let row = if self.table.is_dup_sort() {
             self.cursor
@@ -57,7 +55,7 @@ impl<'a, K: TransactionKind> Rows<'a, K> {
         Ok(row.doing("read", self.table.name())?)
     }
 
-    fn next(&mut self) -> Result<Option<(Raw<'a>, Raw<'a>)>, CursorError> {
+    fn next(&mut self) -> Result<Option<Row<'a>>, CursorError> {
         let row = if std::mem::take(&mut self.pending) {
             self.cursor.get_current()
         } else if self.table.is_dup_sort() {
@@ -72,7 +70,7 @@ impl<'a, K: TransactionKind> Rows<'a, K> {
 /// Applies `decode` to a row, if there is one.
 fn decode_row<T>(
     table: Table,
-    row: Option<(Raw<'_>, Raw<'_>)>,
+    row: Option<Row<'_>>,
     decode: impl FnOnce(&[u8], &[u8]) -> Option<T>,
 ) -> Result<Option<T>, CursorError> {
     let Some((key, value)) = row else {
@@ -103,10 +101,10 @@ macro_rules! opaque_debug {
 }
 opaque_debug!(DbTrieCursor, DbAccountCursor, DbSlotCursor);
 
-impl<K: TransactionKind> DbTrieCursor<'_, K> {
+impl<'a, K: TransactionKind> DbTrieCursor<'a, K> {
     fn decode(
         &self,
-        row: Option<(Raw<'_>, Raw<'_>)>,
+        row: Option<Row<'_>>,
     ) -> Result<Option<(Nibbles, BranchNodeCompact)>, CursorError> {
         let dup = self.0.table.is_dup_sort();
         decode_row(self.0.table, row, |key, value| {
@@ -119,7 +117,7 @@ impl<K: TransactionKind> DbTrieCursor<'_, K> {
     }
 
     /// The row at or after `path`, not decoded.
-    fn seek_row(&mut self, path: &Nibbles) -> Result<Option<(Raw<'_>, Raw<'_>)>, CursorError> {
+    fn seek_row(&mut self, path: &Nibbles) -> Result<Option<Row<'a>>, CursorError> {
         let subkey = codec::path_subkey(path);
         let len = if self.0.table.is_dup_sort() {
             PATH_SUBKEY_LEN
@@ -160,13 +158,7 @@ impl<K: TransactionKind> TrieCursor for DbTrieCursor<'_, K> {
         &mut self,
         path: &Nibbles,
     ) -> Result<Option<(Nibbles, BranchNodeCompact)>, CursorError> {
-        let subkey = codec::path_subkey(path);
-        let len = if self.0.table.is_dup_sort() {
-            PATH_SUBKEY_LEN
-        } else {
-            path.len()
-        };
-        let row = self.0.seek(&subkey[..len])?;
+        let row = self.seek_row(path)?;
         self.decode(row)
     }
 

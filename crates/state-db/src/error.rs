@@ -1,5 +1,6 @@
 //! What can go wrong in storage, as text that completes "failed to ...".
 
+use crate::types::BlockNumHash;
 use alloy_primitives::{Address, B256};
 use signet_libmdbx::ReadError;
 use state_root::cursor::CursorError;
@@ -53,19 +54,17 @@ pub enum DbError {
     NoGenesis,
     /// A block to append does not follow the head.
     #[error(
-        "append block {number} ({hash}): its parent {parent_hash} at {expected_parent} is not the database head {head:?}"
+        "append block {number}: its parent {parent_hash} is not the database head {} ({})",
+        head.number,
+        head.hash
     )]
     NotNext {
         /// Number of the refused block.
         number: u64,
-        /// Hash of the refused block.
-        hash: B256,
         /// Its parent hash.
         parent_hash: B256,
-        /// The number its parent must have.
-        expected_parent: u64,
-        /// Number and hash of the head (or of the block before it in the same batch).
-        head: Option<(u64, B256)>,
+        /// The head, or the block before it in the same batch.
+        head: BlockNumHash,
     },
     /// A block and its receipts or senders have different lengths.
     #[error(

@@ -9,7 +9,7 @@ use crate::{
     codec::{self, LAST_SHARD, SHARD_BLOCKS},
     error::{Context, DbError},
     tables::Table,
-    tx::{DbTx, DbWrite},
+    tx::{DbTx, DbWrite, Row},
     view::undecodable,
 };
 use alloy_primitives::{Address, B256, U256};
@@ -17,8 +17,6 @@ use roaring::RoaringTreemap;
 use signet_libmdbx::TransactionKind;
 use state_root::updates::Account;
 use std::borrow::Cow;
-
-type Row<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
 /// A history whose shards share a key prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -14,6 +14,9 @@ pub struct DbTx<K: TransactionKind> {
     db: Arc<Inner>,
 }
 
+/// A key and its value, borrowed from the page where that is safe.
+pub(crate) type Row<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+
 /// One consistent snapshot of the database.
 pub type DbView = DbTx<Ro>;
 

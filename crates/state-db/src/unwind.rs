@@ -15,7 +15,7 @@ use crate::{
     history::HistoryKey,
     overlay::Overlay,
     tables::Table,
-    tx::{DbTx, DbView, DbWrite},
+    tx::{DbTx, DbView, DbWrite, Row},
     types::{BlockNumHash, UnwindProgress, UnwindStage, UnwindSummary},
     view::{Marker, undecodable},
 };
@@ -25,7 +25,7 @@ use state_root::{
     reference,
     updates::{Account, HashedState, HashedStorage, TrieUpdates},
 };
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 /// Metadata key under which the target of an unwind is kept while it is under way.
 const PENDING_UNWIND: &[u8] = b"pending_unwind";
@@ -238,8 +238,7 @@ impl<K: TransactionKind> DbTx<K> {
         mut each: impl FnMut(&[u8], &[u8]) -> Option<()>,
     ) -> Result<(), DbError> {
         let mut cursor = self.cursor(table)?;
-        let mut row: Option<(Cow<'_, [u8]>, Cow<'_, [u8]>)> =
-            cursor.set_range(first).doing("read", table.name())?;
+        let mut row: Option<Row<'_>> = cursor.set_range(first).doing("read", table.name())?;
         while let Some((key, value)) = row {
             each(&key, &value).ok_or_else(|| undecodable(table))?;
             row = cursor.next().doing("read", table.name())?;

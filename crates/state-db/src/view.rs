@@ -4,7 +4,7 @@ use crate::{
     codec::{self, BodyIndices},
     error::{Context, DbError},
     tables::Table,
-    tx::DbTx,
+    tx::{DbTx, Row},
     types::{BlockNumHash, Receipt, StoredBlock, TransactionLocation, TransactionSigned},
 };
 use alloy_consensus::Header;
@@ -149,7 +149,7 @@ impl<K: TransactionKind> DbTx<K> {
             return Ok(None);
         };
         let mut cursor = self.cursor(Table::TransactionBlocks)?;
-        let block: Option<(Cow<'_, [u8]>, Cow<'_, [u8]>)> = cursor
+        let block: Option<Row<'_>> = cursor
             .set_range(&transaction_number.to_be_bytes())
             .doing("read", Table::TransactionBlocks.name())?;
         let block_number = block

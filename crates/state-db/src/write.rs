@@ -116,10 +116,8 @@ fn check_next(head: BlockNumHash, write: &BlockWrite<'_>) -> Result<(), DbError>
     if header.number != head.number + 1 || header.parent_hash != head.hash {
         return Err(DbError::NotNext {
             number: header.number,
-            hash: block.hash,
             parent_hash: header.parent_hash,
-            expected_parent: header.number.saturating_sub(1),
-            head: Some((head.number, head.hash)),
+            head,
         });
     }
     let (transactions, senders) = (block.transactions.len(), block.senders.len());

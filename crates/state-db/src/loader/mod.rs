@@ -12,6 +12,7 @@
 //! changesets and histories are written: what no block changed is found in the plain tables.
 
 mod sort;
+mod tries;
 
 use crate::{
     codec::{self, PATH_SUBKEY_LEN},
@@ -20,22 +21,22 @@ use crate::{
     tables::Table,
     tx::DbWrite,
     types::{LoadItem, LoadSummary},
-    view::undecodable,
 };
 use alloy_primitives::{Address, B256, Bytes, KECCAK256_EMPTY, U256, keccak256, map::HashMap};
-use alloy_trie::{EMPTY_ROOT_HASH, HashBuilder, Nibbles, TrieAccount};
+use alloy_trie::EMPTY_ROOT_HASH;
 use reth_codecs::Compact;
 use reth_primitives_traits::Bytecode;
 use signet_libmdbx::{Cursor, Rw};
 use sort::{Sorted, Sorter};
 use state_root::updates::Account;
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+use tries::{TrieWriter, append_account_nodes, append_storage_nodes};
 
 /// Memory for sorting, over all sorters, in bytes.
 const SORT_BUDGET_BYTES: usize = 256 << 20;
-
-/// Number of trie nodes a trie builder keeps before they go to a sorter.
-const BUILDER_NODES: usize = 16_384;
 
 /// Number of codes whose hash is remembered.
 const KNOWN_CODES: usize = 1024;
@@ -219,7 +220,7 @@ impl Loader {
     }
 }
 
-fn sort_error(folder: &std::path::Path, source: io::Error) -> DbError {
+fn sort_error(folder: &Path, source: io::Error) -> DbError {
     DbError::File {
         action: "sort the state in",
         path: folder.to_path_buf(),
@@ -230,7 +231,7 @@ fn sort_error(folder: &std::path::Path, source: io::Error) -> DbError {
 /// Sorted records with the current one at hand.
 struct Input<'a> {
     sorted: Sorted,
-    folder: &'a PathBuf,
+    folder: &'a Path,
     key: Vec<u8>,
     value: Vec<u8>,
     /// Whether there is a current record.
@@ -238,7 +239,7 @@ struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    fn new(sorter: Sorter, folder: &'a PathBuf) -> Result<Self, DbError> {
+    fn new(sorter: Sorter, folder: &'a Path) -> Result<Self, DbError> {
         let sorted = sorter
             .finish()
             .map_err(|source| sort_error(folder, source))?;
@@ -335,140 +336,4 @@ fn append_codes(tx: &DbWrite, mut input: Input<'_>) -> Result<u64, DbError> {
         repeated = input.advance()?;
     }
     Ok(count)
-}
-
-/// Builds the tries while the hashed tables are written.
-struct TrieWriter<'a> {
-    /// Account trie nodes by padded path.
-    account_nodes: Sorter,
-    /// Storage trie nodes by hashed address and padded path.
-    storage_nodes: Sorter,
-    folder: &'a PathBuf,
-}
-
-impl TrieWriter<'_> {
-    fn append_hashed(
-        &mut self,
-        tx: &DbWrite,
-        mut accounts: Input<'_>,
-        mut slots: Input<'_>,
-    ) -> Result<B256, DbError> {
-        let table = Table::HashedAccounts;
-        let mut cursor = tx.cursor(table)?;
-        let mut slot_cursor = tx.cursor(Table::HashedStorages)?;
-        let mut builder = HashBuilder::default().with_updates(true);
-        let mut leaf = Vec::with_capacity(128);
-        while accounts.live {
-            let storage_root = self.append_storage(&mut slot_cursor, &accounts.key, &mut slots)?;
-            cursor
-                .append(&accounts.key, &accounts.value)
-                .doing("append to", table.name())?;
-            let account =
-                codec::decode_account(&accounts.value).ok_or_else(|| undecodable(table))?;
-            leaf.clear();
-            let account = TrieAccount {
-                nonce: account.nonce,
-                balance: account.balance,
-                storage_root,
-                code_hash: account.code_hash,
-            };
-            alloy_rlp::Encodable::encode(&account, &mut leaf);
-            builder.add_leaf_unchecked(Nibbles::unpack(&accounts.key), &leaf);
-            accounts.advance()?;
-            self.drain_nodes(&mut builder, &[], BUILDER_NODES)?;
-        }
-        let root = builder.root();
-        self.drain_nodes(&mut builder, &[], 0)?;
-        Ok(root)
-    }
-
-    /// Writes the slots of one account; returns its storage root.
-    fn append_storage(
-        &mut self,
-        cursor: &mut Cursor<'_, Rw>,
-        address: &[u8],
-        slots: &mut Input<'_>,
-    ) -> Result<B256, DbError> {
-        if !slots.live || !slots.key.starts_with(address) {
-            return Ok(EMPTY_ROOT_HASH);
-        }
-        let table = Table::HashedStorages;
-        let mut builder = HashBuilder::default().with_updates(true);
-        let mut row = Vec::with_capacity(64);
-        let mut leaf = Vec::with_capacity(40);
-        while slots.live && slots.key.starts_with(address) {
-            let slot = &slots.key[32..];
-            append_slot(cursor, table, address, (slot, &slots.value), &mut row)?;
-            leaf.clear();
-            // A trimmed big-endian number is what RLP encodes as a byte string.
-            alloy_rlp::Encodable::encode(&slots.value[..], &mut leaf);
-            builder.add_leaf_unchecked(Nibbles::unpack(slot), &leaf);
-            slots.advance()?;
-            self.drain_nodes(&mut builder, address, BUILDER_NODES)?;
-        }
-        let root = builder.root();
-        self.drain_nodes(&mut builder, address, 0)?;
-        Ok(root)
-    }
-
-    /// Moves the builder's finished nodes to the sorter of their table when there are more than
-    /// `keep`. An empty `address` means the account trie.
-    fn drain_nodes(
-        &mut self,
-        builder: &mut HashBuilder,
-        address: &[u8],
-        keep: usize,
-    ) -> Result<(), DbError> {
-        let Some(nodes) = builder
-            .updated_branch_nodes
-            .as_mut()
-            .filter(|n| n.len() > keep)
-        else {
-            return Ok(());
-        };
-        let sorter = if address.is_empty() {
-            &mut self.account_nodes
-        } else {
-            &mut self.storage_nodes
-        };
-        let mut key = address.to_vec();
-        let mut value = Vec::with_capacity(600);
-        for (path, node) in std::mem::take(nodes) {
-            // The root branch is not stored.
-            if path.is_empty() {
-                continue;
-            }
-            key.truncate(address.len());
-            key.extend_from_slice(&codec::path_subkey(&path));
-            value.clear();
-            codec::encode_node(&node, &mut value);
-            sorter
-                .push(&key, &value)
-                .map_err(|source| sort_error(self.folder, source))?;
-        }
-        Ok(())
-    }
-}
-
-fn append_account_nodes(tx: &DbWrite, mut nodes: Sorted, folder: &PathBuf) -> Result<(), DbError> {
-    let table = Table::AccountsTrie;
-    let mut cursor = tx.cursor(table)?;
-    while let Some((path, node)) = nodes.next().map_err(|source| sort_error(folder, source))? {
-        let len = usize::from(path[PATH_SUBKEY_LEN - 1]);
-        cursor
-            .append(&path[..len], node)
-            .doing("append to", table.name())?;
-    }
-    Ok(())
-}
-
-fn append_storage_nodes(tx: &DbWrite, mut nodes: Sorted, folder: &PathBuf) -> Result<(), DbError> {
-    let table = Table::StoragesTrie;
-    let mut cursor = tx.cursor(table)?;
-    let mut row = Vec::with_capacity(600);
-    while let Some((key, node)) = nodes.next().map_err(|source| sort_error(folder, source))? {
-        let (address, path) = key.split_at(32);
-        append_slot(&mut cursor, table, address, (path, node), &mut row)?;
-    }
-    Ok(())
 }

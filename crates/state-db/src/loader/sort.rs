@@ -228,7 +228,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn sorted(records: &[([u8; 12], Vec<u8>)], budget: usize) -> (usize, Vec<([u8; 12], Vec<u8>)>) {
+    type Record = ([u8; 12], Vec<u8>);
+
+    /// The number of runs it took, and the records in order.
+    fn sorted(records: &[Record], budget: usize) -> (usize, Vec<Record>) {
         let dir = tempfile::tempdir().unwrap();
         let mut sorter = Sorter::new(12, budget, dir.path().to_path_buf());
         for (key, value) in records {

@@ -394,7 +394,7 @@ fn envelope(parent: &StoredBlock, state_root: B256) -> (StoredBlock, Vec<Receipt
         number,
         parent_hash: parent.hash,
         state_root,
-        withdrawals_root: (number % 2 == 0).then_some(B256::repeat_byte(2)),
+        withdrawals_root: (number.is_multiple_of(2)).then_some(B256::repeat_byte(2)),
         ..Header::default()
     };
     let withdrawal = Withdrawal {
@@ -403,7 +403,7 @@ fn envelope(parent: &StoredBlock, state_root: B256) -> (StoredBlock, Vec<Receipt
         ..Withdrawal::default()
     };
     let withdrawals = header.withdrawals_root.map(|_| {
-        Withdrawals(if number % 4 == 0 {
+        Withdrawals(if number.is_multiple_of(4) {
             vec![withdrawal]
         } else {
             vec![]
@@ -434,7 +434,7 @@ fn envelope(parent: &StoredBlock, state_root: B256) -> (StoredBlock, Vec<Receipt
         hash: header.hash_slow(),
         senders: (0..count).map(address).collect(),
         transactions,
-        ommers: if number % 5 == 0 {
+        ommers: if number.is_multiple_of(5) {
             vec![parent.header.clone()]
         } else {
             Vec::new()

@@ -1,7 +1,7 @@
 //! Loading a base state: the same rows and root as appending it, at any memory budget.
 
 use super::chain::{
-    Dump, address, assert_same, base_model, dump_all, items, load, model_root, slot,
+    Dump, Model, address, assert_same, base_model, dump_all, items, load, model_root, slot,
 };
 use crate::{
     AccountDelta, BlockWrite, DbError, LoadItem, LoadSummary, Loader, PlainChanges, SlotDelta,
@@ -68,17 +68,11 @@ fn any_budget_gives_the_same_rows_and_the_libraries_root() {
     assert_same(&dump_all(&db, &[]), &expected);
 }
 
-#[test]
-fn loading_equals_appending_to_an_empty_genesis() {
-    let model = base_model();
-    let (_dir, loaded) = temp_db();
-    load(&loaded, &model);
-
-    let (_dir, appended) = temp_db();
-    let genesis = load(&appended, &Default::default());
+/// Everything of a model as the changes of one block.
+fn creation(model: &Model) -> (PlainChanges, HashedState) {
     let mut changes = PlainChanges::default();
     let mut hashed = HashedState::default();
-    for (address, (account, slots)) in &model {
+    for (address, (account, slots)) in model {
         changes.accounts.push((
             *address,
             AccountDelta {
@@ -111,7 +105,7 @@ fn loading_equals_appending_to_an_empty_genesis() {
         );
     }
     hashed.accounts.sort_unstable_by_key(|(key, _)| *key);
-    for item in items(&model) {
+    for item in items(model) {
         if let LoadItem::Account {
             code: Some(code), ..
         } = item
@@ -119,6 +113,18 @@ fn loading_equals_appending_to_an_empty_genesis() {
             changes.codes.push((keccak256(&code), code));
         }
     }
+    (changes, hashed)
+}
+
+#[test]
+fn loading_equals_appending_to_an_empty_genesis() {
+    let model = base_model();
+    let (_dir, loaded) = temp_db();
+    load(&loaded, &model);
+
+    let (_dir, appended) = temp_db();
+    let genesis = load(&appended, &Default::default());
+    let (changes, hashed) = creation(&model);
     let (state_root, trie) =
         reference::incremental_root(&appended.view().unwrap(), &hashed).unwrap();
     let header = Header {
