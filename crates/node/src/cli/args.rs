@@ -415,7 +415,7 @@ pub struct LogArgs {
     #[arg(long, value_enum, default_value_t = ColorMode::Auto, global = true, value_name = "WHEN")]
     pub color: ColorMode,
     /// Log level: -v errors, -vv warnings, -vvv info (the default), -vvvv debug, -vvvvv trace
-    #[arg(short, action = ArgAction::Count, global = true)]
+    #[arg(short, long, action = ArgAction::Count, global = true)]
     pub verbosity: u8,
     /// Print no log lines
     #[arg(long, alias = "silent", short, global = true)]

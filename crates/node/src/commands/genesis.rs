@@ -21,6 +21,7 @@ pub(super) fn ensure(datadir: &Datadir, db: &StateDb, chain: &ChainSpec) -> eyre
     match db.view().map_err(fail)?.genesis_hash().map_err(fail)? {
         Some(stored) => check(datadir, chain, stored),
         None => {
+            refuse_missing_state(chain)?;
             let accounts = chain.genesis().alloc.iter();
             let items = accounts.flat_map(|(address, account)| account_items(*address, account));
             load(db, items.map(Ok), ProgressBar::hidden())?;
@@ -39,6 +40,18 @@ fn check(datadir: &Datadir, chain: &ChainSpec, stored: B256) -> eyre::Result<()>
          {expected}, database is {stored}. Use the chain that {} was made for, or another --datadir",
         datadir.path.display()
     )
+}
+
+/// Refuses a chain whose file names a state root instead of listing the accounts.
+fn refuse_missing_state(chain: &ChainSpec) -> eyre::Result<()> {
+    let root = chain.genesis_header().state_root;
+    if chain.genesis().alloc.is_empty() && root != alloy_trie::EMPTY_ROOT_HASH {
+        bail!(
+            "failed to write the genesis: the genesis file names the state root {root} but lists \
+             no accounts. Create the datadir with `init --profile` or `init-state`"
+        );
+    }
+    Ok(())
 }
 
 /// An account of a genesis file as the loader takes it.
@@ -103,12 +116,8 @@ pub(super) fn write(datadir: &Datadir, db: &StateDb, chain: &ChainSpec) -> eyre:
         withdrawals,
         ..Default::default()
     };
-    db.write_genesis(&block).map_err(|problem| {
-        eyre!(
-            "failed to {problem}. The genesis file names a state it does not contain: create the \
-               datadir with `init --profile` or `init-state`"
-        )
-    })?;
+    db.write_genesis(&block)
+        .map_err(|problem| eyre!("failed to {problem}"))?;
     datadir.keep_chain(chain)?;
     info!(target: "reth::cli", hash = %chain.genesis_hash(), "Genesis block written");
     Ok(())
