@@ -1,5 +1,7 @@
 //! Payload files and folders: both schemas are read, and every defect is told with its file.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use alloy_primitives::B256;
 use engine_api::{PayloadFile, PayloadSet};
 use serde_json::{Value, json};
@@ -152,82 +154,7 @@ fn a_folder_is_a_chain_in_the_order_of_numbers() {
     assert_eq!((set.base(), set.gas_used()), ((8, hash(8)), 63_000));
 }
 
-#[test]
-fn every_defect_is_told_with_its_file() {
-    let good = big_block(5).to_string();
-    let (five, six) = ("payload_block_5.json", "payload_block_6.json");
-    let merged = json!({ "execution_data": {}, "big_block_data": {} }).to_string();
-    let mut orphan = big_block(6);
-    orphan["executionPayload"]["parentHash"] = json!(hash(77));
-    let mut ramp = gas_ramp(5, 4);
-    ramp["block_hash"] = json!(hash(6));
-    let cases: Vec<(Vec<(&str, String)>, &str)> = vec![
-        (
-            vec![],
-            "the folder DIR holds no payload_block_<N>.json file; it holds nothing",
-        ),
-        (
-            vec![
-                ("a", "".into()),
-                ("b", "".into()),
-                ("c", "".into()),
-                ("d", "".into()),
-            ],
-            "the folder DIR holds no payload_block_<N>.json file; it holds a, b, c and 1 more",
-        ),
-        (
-            vec![("genesis.json", "{}".into())],
-            "genesis.json does not belong in a payload folder",
-        ),
-        (
-            vec![(five, good[..300].into())],
-            "payload_block_5.json is truncated: its JSON ends too early, at line 1 column 300",
-        ),
-        (vec![(five, "".into())], "payload_block_5.json is truncated"),
-        (
-            vec![(five, "not json".into())],
-            "payload_block_5.json is not a JSON object: ",
-        ),
-        (
-            vec![(five, "{}".into())],
-            "payload_block_5.json is not a payload file: it has neither \"executionPayload\" nor",
-        ),
-        (
-            vec![(five, merged.clone())],
-            "payload_block_5.json is a merged big block of reth-bench 2.x",
-        ),
-        (
-            vec![("big_block_1_to_9.json", merged)],
-            "big_block_1_to_9.json is a merged big block of reth-bench 2.x",
-        ),
-        (
-            vec![(five, json!({ "executionPayload": {} }).to_string())],
-            "the payload in payload_block_5.json is not valid: ",
-        ),
-        (
-            vec![(five, gas_ramp(5, 9).to_string())],
-            "the payload in payload_block_5.json is not valid: version 9 is not between 1 and 5",
-        ),
-        (
-            vec![(five, ramp.to_string())],
-            "the payload in payload_block_5.json is not valid: block_hash is",
-        ),
-        (
-            vec![(six, good.clone())],
-            "payload_block_6.json holds block 5",
-        ),
-        (
-            vec![
-                (five, good.clone()),
-                ("payload_block_8.json", big_block(8).to_string()),
-            ],
-            "DIR has no payload for block 6, between block 5 and block 8",
-        ),
-        (
-            vec![(five, good), (six, orphan.to_string())],
-            "payload_block_6.json builds on block 0x",
-        ),
-    ];
+fn check_errors(cases: Vec<(Vec<(&str, String)>, &str)>) {
     for (files, expected) in cases {
         let error = open_error(&files);
         assert!(
@@ -235,6 +162,85 @@ fn every_defect_is_told_with_its_file() {
             "{error:?}\nshould begin\n{expected:?}"
         );
     }
+}
+
+#[test]
+fn every_defect_of_a_file_is_told_with_its_name() {
+    let good = big_block(5).to_string();
+    let merged = json!({ "execution_data": {}, "big_block_data": {} }).to_string();
+    let mut ramp = gas_ramp(5, 4);
+    ramp["block_hash"] = json!(hash(6));
+    let invalid = json!({ "executionPayload": {} }).to_string();
+    let cases = [
+        (
+            good[..300].into(),
+            "is truncated: its JSON ends too early, at line 1 column 300",
+        ),
+        (String::new(), "is truncated"),
+        ("not json".into(), "is not a JSON object: "),
+        (
+            "{}".into(),
+            "is not a payload file: it has neither \"executionPayload\" nor",
+        ),
+        (merged, "is a merged big block of reth-bench 2.x"),
+    ];
+    for (content, expected) in cases {
+        let expected = format!("payload_block_5.json {expected}");
+        check_errors(vec![(vec![("payload_block_5.json", content)], &expected)]);
+    }
+    let cases = [
+        (invalid, "missing field"),
+        (
+            gas_ramp(5, 9).to_string(),
+            "version 9 is not between 1 and 5",
+        ),
+        (ramp.to_string(), "block_hash is"),
+    ];
+    for (content, expected) in cases {
+        let expected = format!("the payload in payload_block_5.json is not valid: {expected}");
+        check_errors(vec![(vec![("payload_block_5.json", content)], &expected)]);
+    }
+}
+
+#[test]
+fn every_defect_of_a_folder_is_told() {
+    let (five, six, eight) = (
+        "payload_block_5.json",
+        "payload_block_6.json",
+        "payload_block_8.json",
+    );
+    let good = big_block(5).to_string();
+    let merged = json!({ "execution_data": {}, "big_block_data": {} }).to_string();
+    let mut orphan = big_block(6);
+    orphan["executionPayload"]["parentHash"] = json!(hash(77));
+    let empty = "the folder DIR holds no payload_block_<N>.json file; it holds";
+    check_errors(vec![
+        (vec![], &format!("{empty} nothing")),
+        (
+            ["a", "b", "c", "d"].map(|n| (n, "".into())).into(),
+            &format!("{empty} a, b, c and 1 more"),
+        ),
+        (
+            vec![("genesis.json", "{}".into())],
+            "genesis.json does not belong in a payload folder",
+        ),
+        (
+            vec![("big_block_1_to_9.json", merged)],
+            "big_block_1_to_9.json is a merged big block of reth-bench 2.x",
+        ),
+        (
+            vec![(six, good.clone())],
+            "payload_block_6.json holds block 5",
+        ),
+        (
+            vec![(five, good.clone()), (eight, big_block(8).to_string())],
+            "DIR has no payload for block 6, between block 5 and block 8",
+        ),
+        (
+            vec![(five, good), (six, orphan.to_string())],
+            "payload_block_6.json builds on block 0x",
+        ),
+    ]);
     let missing = PayloadSet::open(Path::new("no-such-folder"))
         .unwrap_err()
         .to_string();

@@ -421,9 +421,13 @@ impl Session<'_> {
                 return Ok((envelope, signed));
             }
             outcome = (gas_used, sent - signed.len());
+            let planned: u64 = signed.iter().map(|signed| signed.planned.gas).sum();
             match self.gas_target.checked_sub(gas_used) {
-                Some(missing) => self.top_up(&mut signed, missing),
-                None => self.trim(&mut signed, gas_used - self.gas_target),
+                Some(missing) => self.top_up(&mut signed, in_plan(missing, gas_used, planned)),
+                None => {
+                    let excess = in_plan(gas_used - self.gas_target, gas_used, planned);
+                    self.trim(&mut signed, excess);
+                }
             }
         }
         let (number, target) = (self.parent.number + 1, self.gas_target);
@@ -550,6 +554,16 @@ impl Session<'_> {
         self.planner.take_back(&dropped);
         Ok(())
     }
+}
+
+/// `gas` in the terms of a plan that expected `planned` where `gas_used` was used: what is planned
+/// next is expected to be as wrong as what was planned so far.
+fn in_plan(gas: u64, gas_used: u64, planned: u64) -> u64 {
+    if gas_used == 0 || planned == 0 {
+        return gas;
+    }
+    let scaled = u128::from(gas) * u128::from(planned) / u128::from(gas_used);
+    u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
 /// Whether `gas_used` is at most `target`, and less by a hundredth or less than a transfer.

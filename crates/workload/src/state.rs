@@ -80,6 +80,9 @@ enum Kind {
     Eoa(u64),
 }
 
+/// Makes a kind of a number within it.
+type MakeKind = fn(u64) -> Kind;
+
 impl BaseState {
     /// The state of this size and seed. Derives the senders' keys; everything else is lazy.
     pub fn new(profile: Profile, seed: u64) -> Self {
@@ -218,7 +221,7 @@ impl BaseState {
     fn kind(&self, index: u64) -> Kind {
         let layout = &self.layout;
         let mut i = index;
-        let kinds: [(u64, fn(u64) -> Kind); 7] = [
+        let kinds: [(u64, MakeKind); 7] = [
             (SYSTEM_CONTRACTS, Kind::System),
             (layout.senders, Kind::Sender),
             (layout.tokens, Kind::Token),

@@ -1,6 +1,8 @@
 //! The planned transactions run on the base state in a real EVM: they succeed, use the gas that is
 //! expected of them and change the slots that are counted.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use alloy_primitives::{Address, TxKind, U256, map::HashMap};
 use revm::{
     Context, ExecuteCommitEvm, MainBuilder, MainContext,
