@@ -214,8 +214,8 @@ fn reths_own_methods_carry_timings() {
     let data = json!({
         "payload": envelope["executionPayload"],
         "sidecar": {
-            "cancun": {"parent_beacon_block_root": ZERO, "versioned_hashes": []},
-            "prague": {"requests": []},
+            "cancun": {"fields": {"parent_beacon_block_root": ZERO, "versioned_hashes": []}},
+            "prague": {"fields": {"requests": []}},
         },
     });
     let status = node.engine("reth_newPayload", json!([data, false, false]));
