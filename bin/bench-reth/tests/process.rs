@@ -1,9 +1,17 @@
 //! The real program as a user meets it: start, calls, signals, exit codes and error texts.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 mod support;
 
+use alloy_consensus::TxEnvelope;
+use alloy_eips::eip7685::Requests;
+use alloy_primitives::{B256, Bytes};
+use alloy_rpc_types_engine::{
+    CancunPayloadFields, ExecutionPayload, ExecutionPayloadSidecar, PraguePayloadFields,
+};
 use engine_api::jwt::{JwtSecret, unix_time_s};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{net::TcpListener, process::Command};
 use support::{Node, PAID, World, ZERO, call, post, stderr};
 
@@ -478,6 +486,51 @@ fn a_state_dump_becomes_a_datadir_of_the_same_chain() {
     let made = copy.run(&arguments);
     assert!(made.status.success(), "{}", stderr(&made));
     assert_eq!(copy.node(&[]).head()["hash"], root["hash"]);
+}
+
+/// The RLP of a built block.
+fn block_rlp(envelope: &Value) -> Vec<u8> {
+    let payload: ExecutionPayload =
+        serde_json::from_value(envelope["executionPayload"].clone()).unwrap();
+    let requests: Vec<Bytes> =
+        serde_json::from_value(envelope["executionRequests"].clone()).unwrap();
+    let sidecar = ExecutionPayloadSidecar::v4(
+        CancunPayloadFields::new(B256::ZERO, vec![]),
+        PraguePayloadFields::new(Requests::new(requests)),
+    );
+    let block = payload
+        .try_into_block_with_sidecar::<TxEnvelope>(&sidecar)
+        .unwrap();
+    alloy_rlp::encode(block)
+}
+
+#[test]
+fn a_chain_file_is_imported_up_to_the_first_bad_block() {
+    let world = World::new();
+    let node = world.node(&[]);
+    let mut file = Vec::new();
+    for _ in 0..4 {
+        file.extend(block_rlp(&node.build()));
+        node.advance(1);
+    }
+    let head = node.head();
+
+    let copy = World::new();
+    let path = copy.folder.path().join("chain.rlp");
+    let (genesis, path) = (copy.genesis(), path.to_str().unwrap());
+    let arguments = ["import", "--chain", genesis.to_str().unwrap(), path];
+    std::fs::write(path, &file[..file.len() - 1]).unwrap();
+    let cut = copy.run(&arguments);
+    assert_eq!(cut.status.code(), Some(1));
+    assert!(stderr(&cut).contains("ends within it"), "{}", stderr(&cut));
+    let partial = copy.node(&[]);
+    assert_eq!(partial.head()["number"], "0x3", "what was valid is kept");
+    partial.terminate();
+
+    std::fs::write(path, &file).unwrap();
+    let whole = copy.run(&arguments);
+    assert!(whole.status.success(), "{}", stderr(&whole));
+    assert_eq!(copy.node(&[]).head(), head);
 }
 
 #[test]

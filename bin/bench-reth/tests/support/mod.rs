@@ -11,17 +11,17 @@ use std::{
 };
 use tempfile::TempDir;
 
-pub const ZERO: &str = "0x0000000000000000000000000000000000000000000000000000000000000000";
+pub(crate) const ZERO: &str = "0x0000000000000000000000000000000000000000000000000000000000000000";
 /// The account every test block pays a withdrawal of one gwei to.
-pub const PAID: &str = "0x00000000000000000000000000000000000000aa";
+pub(crate) const PAID: &str = "0x00000000000000000000000000000000000000aa";
 
 /// A datadir on a tiny Prague chain.
-pub struct World {
-    pub folder: TempDir,
+pub(crate) struct World {
+    pub(crate) folder: TempDir,
 }
 
 impl World {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let world = Self {
             folder: tempfile::tempdir().unwrap(),
         };
@@ -29,23 +29,23 @@ impl World {
         world
     }
 
-    pub fn genesis(&self) -> PathBuf {
+    pub(crate) fn genesis(&self) -> PathBuf {
         self.folder.path().join("genesis.json")
     }
 
-    pub fn datadir(&self) -> PathBuf {
+    pub(crate) fn datadir(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
     /// Runs a command to its end, with this world's datadir.
-    pub fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_bench-reth"));
         command.args(arguments).arg("--datadir").arg(self.datadir());
         command.env_remove("RUST_LOG").output().unwrap()
     }
 
     /// Starts a node with ports chosen by the system and waits until it is ready.
-    pub fn node(&self, flags: &[&str]) -> Node {
+    pub(crate) fn node(&self, flags: &[&str]) -> Node {
         let mut command = Command::new(env!("CARGO_BIN_EXE_bench-reth"));
         command
             .args([
@@ -70,13 +70,13 @@ impl World {
 }
 
 /// A node that answers. It is killed when dropped.
-pub struct Node {
-    pub child: Child,
-    pub auth: String,
-    pub http: String,
-    pub ws: String,
-    pub log: Vec<String>,
-    pub secret: JwtSecret,
+pub(crate) struct Node {
+    pub(crate) child: Child,
+    pub(crate) auth: String,
+    pub(crate) http: String,
+    pub(crate) ws: String,
+    pub(crate) log: Vec<String>,
+    pub(crate) secret: JwtSecret,
     stdout: BufReader<ChildStdout>,
 }
 
@@ -116,34 +116,34 @@ impl Node {
     }
 
     /// Calls a method of the public server.
-    pub fn public(&self, method: &str, params: Value) -> Result<Value, Value> {
+    pub(crate) fn public(&self, method: &str, params: Value) -> Result<Value, Value> {
         call(&self.http, None, method, params)
     }
 
     /// Calls a method of the auth server with a fresh token.
-    pub fn engine(&self, method: &str, params: Value) -> Result<Value, Value> {
+    pub(crate) fn engine(&self, method: &str, params: Value) -> Result<Value, Value> {
         let token = self.secret.mint(unix_time_s());
         call(&self.auth, Some(&format!("Bearer {token}")), method, params)
     }
 
-    pub fn head(&self) -> Value {
+    pub(crate) fn head(&self) -> Value {
         self.public("eth_getBlockByNumber", json!(["latest", false]))
             .unwrap()
     }
 
-    pub fn balance(&self, address: &str) -> Value {
+    pub(crate) fn balance(&self, address: &str) -> Value {
         self.public("eth_getBalance", json!([address, "latest"]))
             .unwrap()
     }
 
     /// Builds a block on the head that pays one gwei to [`PAID`].
-    pub fn build(&self) -> Value {
+    pub(crate) fn build(&self) -> Value {
         let params = json!([self.head()["hash"], self.attributes(), [], null]);
         self.public("testing_buildBlockV1", params).unwrap()
     }
 
     /// Attributes of a block on the head.
-    pub fn attributes(&self) -> Value {
+    pub(crate) fn attributes(&self) -> Value {
         let timestamp = self.head()["timestamp"].as_str().unwrap().to_owned();
         let timestamp = u64::from_str_radix(&timestamp[2..], 16).unwrap() + 12;
         json!({
@@ -155,7 +155,7 @@ impl Node {
         })
     }
 
-    pub fn new_payload(&self, envelope: &Value) -> Value {
+    pub(crate) fn new_payload(&self, envelope: &Value) -> Value {
         let params = json!([
             envelope["executionPayload"],
             [],
@@ -165,7 +165,7 @@ impl Node {
         self.engine("engine_newPayloadV4", params).unwrap()
     }
 
-    pub fn forkchoice(&self, head: &Value) -> Value {
+    pub(crate) fn forkchoice(&self, head: &Value) -> Value {
         let state =
             json!({"headBlockHash": head, "safeBlockHash": ZERO, "finalizedBlockHash": ZERO});
         self.engine("engine_forkchoiceUpdatedV3", json!([state, null]))
@@ -173,7 +173,7 @@ impl Node {
     }
 
     /// Makes `count` blocks the head, one after another.
-    pub fn advance(&self, count: usize) {
+    pub(crate) fn advance(&self, count: usize) {
         for _ in 0..count {
             let envelope = self.build();
             assert_eq!(self.new_payload(&envelope)["status"], "VALID");
@@ -183,7 +183,7 @@ impl Node {
     }
 
     /// Sends SIGTERM, waits for the end, and gives the exit code and what was logged.
-    pub fn terminate(mut self) -> (Option<i32>, String) {
+    pub(crate) fn terminate(mut self) -> (Option<i32>, String) {
         let pid = self.child.id().to_string();
         assert!(
             Command::new("kill")
@@ -207,7 +207,7 @@ impl Drop for Node {
 }
 
 /// Calls a JSON-RPC method; the error object is the error.
-pub fn call(
+pub(crate) fn call(
     address: &str,
     authorization: Option<&str>,
     method: &str,
@@ -224,7 +224,7 @@ pub fn call(
 }
 
 /// Posts JSON and gives status and body.
-pub fn post(address: &str, authorization: Option<&str>, body: &str) -> (u16, String) {
+pub(crate) fn post(address: &str, authorization: Option<&str>, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_secs(60)))
@@ -246,7 +246,7 @@ pub fn post(address: &str, authorization: Option<&str>, body: &str) -> (u16, Str
     (status, body.to_owned())
 }
 
-pub fn stderr(output: &Output) -> String {
+pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 

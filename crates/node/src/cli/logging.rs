@@ -2,7 +2,7 @@
 //!
 //! Scripts parse these lines, so colour is off unless standard output is a terminal.
 
-use super::args::{ColorMode, LogArgs, LogFormat};
+use super::log_args::{ColorMode, LogArgs, LogFormat};
 use std::{
     fmt::{self, Write as _},
     io::{self, IsTerminal},

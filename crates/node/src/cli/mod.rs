@@ -5,6 +5,7 @@
 
 pub mod args;
 pub mod inert;
+pub mod log_args;
 pub mod logging;
 pub mod resolve;
 pub mod values;
@@ -118,7 +119,7 @@ mod tests {
             noted("--disable-discovery has no effect: bench-reth has no networking"),
             1
         );
-        assert_eq!(node.inert.0.len(), 13, "{:#?}", node.inert.0);
+        assert_eq!(node.inert.0.len(), 12, "{:#?}", node.inert.0);
     }
 
     #[test]
