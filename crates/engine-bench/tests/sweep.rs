@@ -1,6 +1,8 @@
 //! Whole sweeps over a scripted engine, a real child process: what is written when all goes well,
 //! and what is recorded when it does not.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use clap::Parser as _;
 use engine_bench::{
     analyze::{self, sample},
@@ -277,87 +279,90 @@ fn the_users_datadir_is_only_read() {
     assert_eq!(read(), before);
 }
 
+/// Script of the engine, flags of the sweep, the step that has to fail, and what its cause says.
+const FAILURES: &[(&str, &[&str], &str, &[&str])] = &[
+    (
+        "dies-mid-pass",
+        &[],
+        "warmup",
+        &["block 6", "ended by itself", "101", "panicked"],
+    ),
+    (
+        "dies-mid-pass",
+        &["--warmup", "none"],
+        "measure",
+        &["block 6"],
+    ),
+    (
+        "invalid",
+        &[],
+        "warmup",
+        &["block 6", "INVALID: mismatched block state root"],
+    ),
+    ("answers-syncing", &[], "warmup", &["block 6", "SYNCING"]),
+    (
+        "dies-at-start",
+        &[],
+        "ready",
+        &["exit status: 7", "database is damaged"],
+    ),
+    (
+        "port-in-use",
+        &[],
+        "ready",
+        &["already in use (os error 98)"],
+    ),
+    (
+        "never-ready",
+        &["--ready-timeout", "300ms"],
+        "ready",
+        &["not ready after 300ms", "connection refused"],
+    ),
+    (
+        "syncing",
+        &["--ready-timeout", "300ms"],
+        "ready",
+        &["says that it is syncing"],
+    ),
+    (
+        "refuses-unwind",
+        &[],
+        "reset",
+        &["stage", "unwind", "is higher than the latest block"],
+    ),
+    (
+        "ok",
+        &["--target-block", "9"],
+        "state",
+        &["ends at block 5", "--target-block 9"],
+    ),
+    (
+        "ok",
+        &["--target-block", "4"],
+        "payloads",
+        &["build on block 3", "--target-block 3"],
+    ),
+    (
+        "ok",
+        &["--gas", "2G"],
+        "payloads",
+        &["--gas 2G is above the block gas limit 1G"],
+    ),
+    ("ok", &["--gas", "40M"], "payloads", &["folder"]),
+    (
+        "ok",
+        &["--count", "9"],
+        "payloads",
+        &["holds 4 payloads, --count asks for 9"],
+    ),
+];
+
 #[test]
 fn failures_name_their_step_and_cause() {
-    for (script, flags, step, causes) in [
-        (
-            "dies-mid-pass",
-            &[][..],
-            "warmup",
-            &["block 6", "ended by itself", "101", "panicked"][..],
-        ),
-        (
-            "dies-mid-pass",
-            &["--warmup", "none"],
-            "measure",
-            &["block 6"],
-        ),
-        (
-            "invalid",
-            &[],
-            "warmup",
-            &["block 6", "INVALID: mismatched block state root"],
-        ),
-        ("answers-syncing", &[], "warmup", &["block 6", "SYNCING"]),
-        (
-            "dies-at-start",
-            &[],
-            "ready",
-            &["exit status: 7", "database is damaged"],
-        ),
-        (
-            "port-in-use",
-            &[],
-            "ready",
-            &["already in use (os error 98)"],
-        ),
-        (
-            "never-ready",
-            &["--ready-timeout", "300ms"],
-            "ready",
-            &["not ready after 300ms", "connection refused"],
-        ),
-        (
-            "syncing",
-            &["--ready-timeout", "300ms"],
-            "ready",
-            &["says that it is syncing"],
-        ),
-        (
-            "refuses-unwind",
-            &[],
-            "reset",
-            &["stage", "unwind", "is higher than the latest block"],
-        ),
-        (
-            "ok",
-            &["--target-block", "9"],
-            "state",
-            &["ends at block 5", "--target-block 9"],
-        ),
-        (
-            "ok",
-            &["--target-block", "4"],
-            "payloads",
-            &["build on block 3", "--target-block 3"],
-        ),
-        (
-            "ok",
-            &["--gas", "2G"],
-            "payloads",
-            &["--gas 2G is above the block gas limit 1G"],
-        ),
-        ("ok", &["--gas", "40M"], "payloads", &["folder"]),
-        (
-            "ok",
-            &["--count", "9"],
-            "payloads",
-            &["holds 4 payloads, --count asks for 9"],
-        ),
-    ] {
+    for (script, flags, step, causes) in FAILURES {
         let (found, cause) = Fixture::new(script).failure(flags);
-        assert_eq!(found, step, "{script} {flags:?}: {cause}");
-        for part in causes {
+        assert_eq!(found, *step, "{script} {flags:?}: {cause}");
+        for part in *causes {
             assert!(
                 cause.contains(part),
                 "{script} {flags:?}: `{part}` is not in: {cause}"

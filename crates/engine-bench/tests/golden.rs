@@ -1,0 +1,65 @@
+//! What people and programs read, kept as it is: help texts, and every rendering of a small
+//! results folder that lies beside this file.
+//!
+//! Invariant: updating a snapshot is a reviewed act; the folder's samples are of a real sweep, cut
+//! to four payloads a pass.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use clap::CommandFactory as _;
+use engine_bench::{analyze, cli::Cli, report};
+use std::{fs, path::Path};
+
+fn results() -> report::Report {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/results");
+    report::Report::of(&analyze::read_outcome(&dir).unwrap())
+}
+
+fn help(verb: &str) -> String {
+    let mut cli = Cli::command();
+    cli.build();
+    cli.find_subcommand_mut(verb)
+        .unwrap()
+        .render_long_help()
+        .to_string()
+}
+
+#[test]
+fn help_of_the_program() {
+    insta::assert_snapshot!(Cli::command().render_help());
+}
+
+#[test]
+fn help_of_sweep() {
+    insta::assert_snapshot!(help("sweep"));
+}
+
+#[test]
+fn help_of_replay() {
+    insta::assert_snapshot!(help("replay"));
+}
+
+#[test]
+fn terminal_table() {
+    insta::assert_snapshot!(report::table(&results(), false));
+}
+
+#[test]
+fn report_md() {
+    insta::assert_snapshot!(report::markdown(&results()));
+}
+
+#[test]
+fn report_json() {
+    insta::assert_snapshot!(results().to_json().unwrap());
+}
+
+#[test]
+fn cells_csv_is_written_beside_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    report::write(dir.path(), &results()).unwrap();
+    for file in [report::JSON_FILE, report::MARKDOWN_FILE] {
+        assert!(dir.path().join(file).exists(), "{file}");
+    }
+    insta::assert_snapshot!(fs::read_to_string(dir.path().join(report::CELLS_FILE)).unwrap());
+}
