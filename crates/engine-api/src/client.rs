@@ -4,7 +4,10 @@
 //! written and read, and nothing else: the body, the headers and the token are ready before, and
 //! the answer is put together and parsed after.
 
-use crate::jwt::{JwtSecret, unix_time_s};
+use crate::{
+    error::{ClientError, RpcError},
+    jwt::{JwtSecret, unix_time_s},
+};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full};
@@ -26,107 +29,6 @@ const TOKEN_LIFETIME_S: u64 = 30;
 
 /// How much of an unexpected answer an error quotes, in characters.
 const EXCERPT_CHARACTERS: usize = 200;
-
-/// Why a request got no usable answer.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// The address is not one this client can use.
-    #[error("the address {url:?} is not usable: {reason}")]
-    Address {
-        /// What was given.
-        url: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// Nothing listens there.
-    #[error("connection refused by {url}: is the engine running?")]
-    Refused {
-        /// The address tried.
-        url: String,
-    },
-    /// No connection, for another reason.
-    #[error("failed to connect to {url}: {reason}")]
-    Connect {
-        /// The address tried.
-        url: String,
-        /// The system's reason.
-        reason: io::Error,
-    },
-    /// The connection ended after the request was sent and before the answer was complete.
-    #[error("{url} closed the connection before it answered")]
-    Closed {
-        /// The address.
-        url: String,
-    },
-    /// No complete answer in time.
-    #[error("{url} did not answer within {timeout:?}")]
-    Timeout {
-        /// The address.
-        url: String,
-        /// The limit.
-        timeout: Duration,
-    },
-    /// An HTTP status other than success; 401 means that the token was refused.
-    #[error("{url} answered HTTP {status}: {body}")]
-    Status {
-        /// The address.
-        url: String,
-        /// The status code.
-        status: u16,
-        /// The beginning of the body.
-        body: String,
-    },
-    /// A JSON-RPC error object.
-    #[error(transparent)]
-    Rpc(#[from] RpcError),
-    /// The answer is not the JSON-RPC response expected.
-    #[error("the answer is not the expected JSON-RPC response: {reason}; it begins {excerpt:?}")]
-    Malformed {
-        /// What is wrong.
-        reason: String,
-        /// The beginning of the answer.
-        excerpt: String,
-    },
-    /// The exchange broke the HTTP protocol.
-    #[error("failed to exchange HTTP messages with {url}: {reason}")]
-    Http {
-        /// The address.
-        url: String,
-        /// The library's reason.
-        reason: String,
-    },
-    /// The parameters cannot be written as JSON.
-    #[error("failed to serialise the request: {0}")]
-    Request(String),
-    /// A subscription could not be opened or ended by itself.
-    #[error("the subscription at {url} failed: {reason}")]
-    Subscription {
-        /// The address.
-        url: String,
-        /// Why.
-        reason: String,
-    },
-}
-
-impl ClientError {
-    /// The code of the JSON-RPC error object, if this is one.
-    pub const fn rpc_code(&self) -> Option<i64> {
-        match self {
-            Self::Rpc(error) => Some(error.code),
-            _ => None,
-        }
-    }
-}
-
-/// The error object of a JSON-RPC response.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, thiserror::Error)]
-#[error("the engine answered with error {code}: {message}")]
-pub struct RpcError {
-    /// For example -32602 (invalid params) or -38002 (invalid fork choice state).
-    pub code: i64,
-    /// The engine's text.
-    pub message: String,
-}
 
 /// The answer to a prepared request, and how long it took.
 #[derive(Debug, Clone)]

@@ -4,6 +4,7 @@
 //! answer) happens outside the span that [`client::EngineClient::send_prepared`] times.
 
 pub mod client;
+pub mod error;
 pub mod jwt;
 pub mod payload;
 pub mod set;
@@ -13,7 +14,8 @@ pub use alloy_rpc_types_engine::{
     ExecutionPayloadEnvelopeV4, ForkchoiceState, ForkchoiceUpdated, PayloadAttributes,
     PayloadStatus, PayloadStatusEnum,
 };
-pub use client::{ClientError, EngineClient, Timed};
+pub use client::{EngineClient, Timed};
+pub use error::{ClientError, RpcError};
 pub use jwt::{JwtError, JwtSecret, SecretFileError};
 pub use payload::{PayloadFile, PayloadFileError, PreparedPayload};
 pub use set::{PayloadSet, PayloadSetError};

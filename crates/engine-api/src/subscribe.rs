@@ -3,7 +3,7 @@
 //! Source: reth's `reth_subscribePersistedBlock` on the public WebSocket port. Invariant: the
 //! engine may skip intermediate blocks, so a reader compares numbers with `>=`, never `==`.
 
-use crate::client::ClientError;
+use crate::error::ClientError;
 use alloy_primitives::B256;
 use jsonrpsee_core::client::{Subscription, SubscriptionClientT};
 use jsonrpsee_core::params::ArrayParams;
