@@ -2,7 +2,10 @@
 //!
 //! Every engine here compares each parallel root with the serial reference.
 
-#![expect(clippy::unwrap_used, reason = "a failure here fails the test that called")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a failure here fails the test that called"
+)]
 
 mod support;
 
