@@ -5,7 +5,7 @@ use eyre::Result;
 use std::{path::Path, process::Command};
 
 /// The Solidity compiler the checked-in bytecode was made with (an npm package, pure JavaScript).
-const SOLC: &str = "solc@0.8.30";
+const SOLC: &str = "solc@0.8.37";
 
 /// What is needed to compile contracts and is not on this machine.
 pub(crate) fn missing_tools() -> Option<String> {
@@ -18,7 +18,7 @@ pub(crate) fn missing_tools() -> Option<String> {
 
 /// Compiles the contracts; with `check`, compares instead of writing.
 pub(crate) fn run(root: &Path, check: bool) -> Result<()> {
-    let tools = root.join("target/tools/solc");
+    let tools = root.join("target/tools").join(SOLC);
     if !tools.join("node_modules/solc").exists() {
         std::fs::create_dir_all(&tools)?;
         steps::run(
@@ -38,7 +38,7 @@ pub(crate) fn run(root: &Path, check: bool) -> Result<()> {
     let mut command = Command::new("node");
     command
         .arg(root.join("crates/workload/contracts/build.mjs"))
-        .env("SOLC_DIR", tools.join("node_modules/solc"));
+        .env("NODE_PATH", tools.join("node_modules"));
     if check {
         command.arg("--check");
     }

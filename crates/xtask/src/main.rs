@@ -9,6 +9,7 @@ mod tidy;
 
 use clap::{Parser, Subcommand};
 use eyre::Result;
+use std::process::ExitCode;
 use steps::Steps;
 
 /// Chores of this repository.
@@ -45,9 +46,19 @@ enum Generated {
     },
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run(Cli::parse().chore) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: Chore) -> Result<()> {
     let root = steps::workspace_root()?;
-    match Cli::parse().chore {
+    match chore {
         Chore::Test => test(Steps::new(root)),
         Chore::Check => check(Steps::new(root)),
         Chore::Tidy => tidy::run(&root),
