@@ -9,7 +9,7 @@
 //! | [`throughput`] | how much gas per second, as one ratio of sums? |
 //! | [`interval`] | how far may the true value be from the measured one? |
 //! | [`noise`] | how much do identical cells differ? |
-//! | [`verdict`] | is a difference larger than both? |
+//! | [`mod@verdict`] | is a difference larger than both? |
 
 pub mod interval;
 pub mod noise;

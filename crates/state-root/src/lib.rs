@@ -5,7 +5,7 @@
 //! to store and the counters that say how the work was cut into jobs.
 //!
 //! Two computations of the same thing live here and share no trie code: the parallel pipeline
-//! behind [`RootPool`], and the serial [`reference`], which is its oracle and serves whoever has no
+//! behind [`RootPool`], and the serial [`mod@reference`], which is its oracle and serves whoever has no
 //! block to execute (loading, unwinding, checking).
 
 pub mod chunk;

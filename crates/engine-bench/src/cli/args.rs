@@ -80,7 +80,7 @@ pub struct SweepArgs {
     /// Longest time an engine may take to answer one request
     #[arg(long, default_value = "120s", value_name = "D")]
     pub request_timeout: Span,
-    /// Results folder [default: results/<UTC time>]
+    /// Results folder [default: results/UTC-TIME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Go on with an interrupted sweep: its plan and order are taken from the folder

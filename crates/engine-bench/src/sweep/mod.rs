@@ -1,7 +1,7 @@
 //! What a sweep is asked to do: flags as typed become [`Settings`], where every value is resolved.
 //!
 //! Invariant: nothing after this module reads a flag, and every default has its home in
-//! [`resolve`].
+//! `resolve`.
 
 mod resolve;
 mod value;
