@@ -23,6 +23,7 @@ mod provider;
 pub mod reader;
 mod report;
 mod root;
+mod root_check;
 mod senders;
 mod tree;
 mod validate;

@@ -1,6 +1,6 @@
 //! Streams state changes from execution to the state root pipeline.
 
-use super::{EngineError, tree::ParentState};
+use super::{EngineError, root_check, tree::ParentState};
 use alloy_primitives::{
     Address, B256,
     map::{AddressSet, HashSet},
@@ -14,7 +14,7 @@ use state_root::{
     RootJob, RootOutcome, RootPool,
     cursor::StateSource,
     reference,
-    updates::{AccountChange, HashedState, TrieUpdates},
+    updates::{AccountChange, HashedState},
 };
 use std::{
     sync::Arc,
@@ -63,7 +63,11 @@ impl BlockRoot {
             .map_err(|error| EngineError::StateRoot(error.to_string()))?;
         let blocked = start.elapsed();
         if check {
-            check_outcome(&self.source, &outcome)?;
+            let view = self
+                .source
+                .open()
+                .map_err(|error| EngineError::StateRoot(error.to_string()))?;
+            root_check::check(&view, &outcome)?;
         }
         Ok((outcome, blocked))
     }
@@ -124,31 +128,13 @@ impl SeenKeys {
     }
 }
 
-/// Compares an outcome with the serial reference.
-fn check_outcome(source: &OverlaySource, outcome: &RootOutcome) -> Result<(), EngineError> {
-    let (root, updates) = serial_root(source, &outcome.hashed_state)?;
-    if root != outcome.root {
-        return Err(EngineError::StateRoot(format!(
-            "the parallel root {} differs from the serial reference {root}",
-            outcome.root
-        )));
-    }
-    if updates != outcome.trie_updates {
-        return Err(EngineError::StateRoot(format!(
-            "the stored nodes of root {root} differ from the serial reference's"
-        )));
-    }
-    Ok(())
-}
-
 /// The serial reference root after `changes` over the state of `source`.
-fn serial_root(
-    source: &OverlaySource,
-    changes: &HashedState,
-) -> Result<(B256, TrieUpdates), EngineError> {
+fn serial_root(source: &OverlaySource, changes: &HashedState) -> Result<B256, EngineError> {
     let failed = |error: state_root::cursor::CursorError| EngineError::StateRoot(error.to_string());
     let view = source.open().map_err(failed)?;
-    reference::incremental_root(&view, changes).map_err(failed)
+    Ok(reference::incremental_root(&view, changes)
+        .map_err(failed)?
+        .0)
 }
 
 /// The root after `changes` on `parent`, computed serially: for blocks being built, which have no
@@ -159,7 +145,7 @@ pub(super) fn root_after(
     changes: &[AccountChange],
 ) -> Result<B256, EngineError> {
     let source = source(db, parent, parent.overlay());
-    Ok(serial_root(&source, &HashedState::from_changes(changes))?.0)
+    serial_root(&source, &HashedState::from_changes(changes))
 }
 
 fn source(db: &StateDb, parent: &ParentState, overlay: Arc<Overlay>) -> OverlaySource {
