@@ -170,7 +170,7 @@ mod tests {
         );
         check_error(
             |outcome| outcome.trie_updates.account_nodes[0].1 = None,
-            "removed",
+            "in the account trie",
         );
         check_error(
             |outcome| drop(outcome.trie_updates.account_nodes.pop()),
