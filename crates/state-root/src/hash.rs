@@ -140,3 +140,167 @@ impl HashedState {
         leaves.into_sorted()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADDRESS: Address = Address::repeat_byte(7);
+
+    fn slot(index: u8) -> B256 {
+        B256::with_last_byte(index)
+    }
+
+    fn account(nonce: u64) -> Account {
+        Account {
+            nonce,
+            ..Account::default()
+        }
+    }
+
+    /// One step of [`ADDRESS`]: nonce (`None`: gone), wiped, slots.
+    fn step(nonce: Option<u64>, storage_wiped: bool, slots: &[(u8, u64)]) -> AccountChange {
+        AccountChange {
+            address: ADDRESS,
+            account: nonce.map(account),
+            storage_wiped,
+            slots: slots
+                .iter()
+                .map(|(index, value)| (slot(*index), U256::from(*value)))
+                .collect(),
+        }
+    }
+
+    /// What the steps leave behind: nonce, and wiped with slots by index where storage changed.
+    #[track_caller]
+    fn check(steps: &[AccountChange], nonce: Option<u64>, storage: Option<(bool, &[(u8, u64)])>) {
+        let expected = HashedState {
+            accounts: vec![(keccak256(ADDRESS), nonce.map(account))],
+            storages: storage
+                .map(|(wiped, slots)| (keccak256(ADDRESS), hashed_storage(wiped, slots)))
+                .into_iter()
+                .collect(),
+        };
+        assert_eq!(HashedState::from_changes(steps), expected);
+    }
+
+    fn hashed_storage(wiped: bool, slots: &[(u8, u64)]) -> HashedStorage {
+        let mut slots: Vec<_> = slots
+            .iter()
+            .map(|(index, value)| (keccak256(slot(*index)), U256::from(*value)))
+            .collect();
+        slots.sort();
+        HashedStorage { wiped, slots }
+    }
+
+    #[test]
+    fn the_last_value_of_each_key_stays() {
+        check(&[step(Some(1), false, &[])], Some(1), None);
+        check(
+            &[
+                step(Some(1), false, &[(1, 10), (2, 20)]),
+                step(Some(2), false, &[(2, 0), (3, 30)]),
+                step(Some(3), false, &[(3, 31), (3, 32)]),
+            ],
+            Some(3),
+            Some((false, &[(1, 10), (2, 0), (3, 32)])),
+        );
+    }
+
+    #[test]
+    fn a_wipe_removes_what_came_before_its_step_and_stays() {
+        // Wiped and set in one step.
+        check(
+            &[step(Some(1), true, &[(1, 10)])],
+            Some(1),
+            Some((true, &[(1, 10)])),
+        );
+        // Wiped after slots were set.
+        check(
+            &[
+                step(Some(1), false, &[(1, 10), (2, 20)]),
+                step(Some(1), true, &[(2, 21)]),
+            ],
+            Some(1),
+            Some((true, &[(2, 21)])),
+        );
+        // Set after the wipe, in a step that wipes nothing.
+        check(
+            &[
+                step(Some(1), true, &[(1, 10)]),
+                step(Some(2), false, &[(1, 0), (2, 20)]),
+            ],
+            Some(2),
+            Some((true, &[(1, 0), (2, 20)])),
+        );
+    }
+
+    #[test]
+    fn destruction_and_creation_override_each_other() {
+        let destroyed = || step(None, true, &[]);
+        let set = |nonce, value| step(Some(nonce), false, &[(1, value)]);
+        check(&[set(1, 10), destroyed()], None, Some((true, &[])));
+        check(
+            &[set(1, 10), destroyed(), set(2, 20)],
+            Some(2),
+            Some((true, &[(1, 20)])),
+        );
+        check(
+            &[destroyed(), set(2, 20), destroyed()],
+            None,
+            Some((true, &[])),
+        );
+        // An empty account that had no storage goes without a wipe.
+        check(
+            &[step(Some(1), false, &[]), step(None, false, &[])],
+            None,
+            None,
+        );
+    }
+
+    #[test]
+    fn keys_of_all_accounts_are_sorted() {
+        let changes: Vec<_> = (0..50)
+            .map(|index| AccountChange {
+                address: Address::with_last_byte(index),
+                ..step(Some(index.into()), false, &[])
+            })
+            .collect();
+        let state = HashedState::from_changes(&changes);
+        assert_eq!(state.accounts.len(), 50);
+        assert!(state.accounts.is_sorted_by(|(a, _), (b, _)| a < b));
+    }
+
+    #[test]
+    fn storage_changed_alone_leaves_the_account_unmentioned() {
+        let alone = |wiped, slots: &[(u8, u64)]| HashedChange {
+            account: None,
+            ..KeyHasher::default().hash(&step(None, wiped, slots))
+        };
+        let mut leaves = ChangedLeaves::default();
+        let mut new = Vec::new();
+        leaves.push(alone(false, &[(1, 10)]), |key| new.push(key));
+        leaves.push(alone(false, &[(1, 11)]), |key| new.push(key));
+        leaves.push(alone(true, &[(2, 20)]), |key| new.push(key));
+        let address = keccak256(ADDRESS);
+        assert_eq!(
+            new,
+            [
+                NewKey::Account(address),
+                NewKey::Slot(address, keccak256(slot(1)))
+            ]
+        );
+        let state = leaves.into_sorted();
+        assert_eq!(state.accounts, []);
+        assert_eq!(state.storages[&address], hashed_storage(true, &[(2, 20)]));
+
+        // And it keeps what an earlier step made of the account.
+        let mut leaves = ChangedLeaves::default();
+        leaves.push(
+            KeyHasher::default().hash(&step(Some(4), false, &[])),
+            |_| (),
+        );
+        leaves.push(alone(false, &[(1, 10)]), |_| ());
+        assert_eq!(leaves.into_sorted().accounts, [(address, Some(account(4)))]);
+    }
+}

@@ -11,6 +11,8 @@
 mod overlay;
 mod rebuild;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use rebuild::root_of_storage_leaves;
 pub use state::{
