@@ -138,6 +138,7 @@ impl Fixture {
                     let event = Event::PreparationFailed {
                         step,
                         cause: error.cause,
+                        log: error.log,
                     };
                     journal.write(event).unwrap();
                     None

@@ -44,8 +44,11 @@ pub struct Failure {
     pub visit: String,
     /// The step that failed.
     pub step: String,
-    /// Why.
+    /// Why, in one line.
     pub cause: String,
+    /// The end of the engine's log, when it says more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub log: Vec<String>,
 }
 
 /// Where the time of a sweep went, in seconds. `wall` starts when state and payloads exist.
@@ -148,17 +151,27 @@ impl Outcome {
                 self.engine_versions = engine_versions;
                 self.environment = environment;
             }
-            Event::PreparationFailed { step, cause } => {
+            Event::PreparationFailed { step, cause, log } => {
                 self.failures.push(Failure {
                     visit: "prepare".to_owned(),
                     step,
                     cause,
+                    log,
                 });
             }
             Event::VisitFailed {
-                visit, step, cause, ..
+                visit,
+                step,
+                cause,
+                log,
+                ..
             } => {
-                self.failures.push(Failure { visit, step, cause });
+                self.failures.push(Failure {
+                    visit,
+                    step,
+                    cause,
+                    log,
+                });
             }
             Event::SweepFinished => self.complete = true,
             Event::VisitStarted { .. } | Event::VisitFinished { .. } | Event::Interrupted => {}

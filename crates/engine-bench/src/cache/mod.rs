@@ -3,9 +3,12 @@
 //! Invariant: the name of a folder says what made it, and a folder appears under its name only
 //! when it is complete, so that an interrupted run never leaves something that looks usable.
 
+mod origin;
+
+pub use origin::{ORIGIN_FILE, Origin};
+
 use etcetera::BaseStrategy as _;
 use serde::{Deserialize, Serialize};
-
 use std::{
     collections::BTreeMap,
     fs::{self, File, TryLockError},
@@ -91,6 +94,15 @@ impl Cache {
     /// The folder of generated payloads under a name that says what made them.
     pub fn payloads(&self, key: &str) -> PathBuf {
         self.root.join("payloads").join(file_safe(key))
+    }
+
+    /// Names of the generated payload folders.
+    pub fn payload_folders(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.root.join("payloads"));
+        let names = entries.into_iter().flatten().flatten();
+        names
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect()
     }
 
     /// The folder that holds the working copies, the secret and the pid files of a run.

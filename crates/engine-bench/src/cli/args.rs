@@ -44,8 +44,9 @@ pub struct SweepArgs {
     /// Payloads of one pass [default: enough for 2 Ggas; with --payloads, all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// Measure on a copy of this datadir instead of a generated state
-    #[arg(long, value_name = "DIR", requires = "payloads")]
+    /// Measure on a copy of this datadir instead of a generated state; one made by init needs no
+    /// --payloads
+    #[arg(long, value_name = "DIR")]
     pub datadir: Option<PathBuf>,
     /// Work on --datadir itself, which changes it
     #[arg(long, requires = "datadir")]

@@ -2,15 +2,23 @@
 
 use crate::{
     cli::{GenerateArgs, SweepArgs},
+    payload,
     run::{self, Progress},
-    sweep::{self, Settings},
+    sweep::{self, Level, Settings},
 };
 use clap::Parser;
+use engine_api::PayloadFile;
 use eyre::{Result, WrapErr as _, eyre};
 use std::{fs, path::Path, process::ExitCode};
+use workload::Manifest;
 
 pub(crate) fn generate(args: &GenerateArgs) -> Result<ExitCode> {
     let settings = settings(args)?;
+    let folder = |level: &Level| args.out.as_ref().map(|out| out.join(level.gas.to_string()));
+    for dir in settings.levels.iter().filter_map(folder) {
+        // Before minutes are spent on payloads that could not be written.
+        make_empty(&dir)?;
+    }
     let progress = Progress::new(false);
     let logs = tempfile::tempdir()?;
     let prepared = super::runtime()?.block_on(async {
@@ -26,11 +34,10 @@ pub(crate) fn generate(args: &GenerateArgs) -> Result<ExitCode> {
         let Some(made) = prepared.payloads.dirs().get(&level.gas) else {
             continue;
         };
-        let shown = match &args.out {
+        let shown = match folder(level) {
             None => made.clone(),
-            Some(out) => {
-                let dir = out.join(level.gas.to_string());
-                copy(made, &dir)?;
+            Some(dir) => {
+                copy(made, &dir, payload::count(*level))?;
                 dir
             }
         };
@@ -57,20 +64,30 @@ fn settings(args: &GenerateArgs) -> Result<Settings> {
     })?)
 }
 
-/// Copies the files of a list into a folder that is new or empty.
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to).wrap_err_with(|| format!("failed to create {}", to.display()))?;
-    if fs::read_dir(to)?.next().is_some() {
+/// Creates a folder; one that exists must be empty.
+fn make_empty(dir: &Path) -> Result<()> {
+    fs::create_dir_all(dir).wrap_err_with(|| format!("failed to create {}", dir.display()))?;
+    if fs::read_dir(dir)?.next().is_some() {
         return Err(eyre!(
             "the folder {} is not empty; give --out another one",
-            to.display()
+            dir.display()
         ));
     }
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        fs::copy(entry.path(), &target)
+    Ok(())
+}
+
+/// Copies the first payloads of a list with a manifest of their own: the cache may hold a longer
+/// list.
+fn copy(from: &Path, to: &Path, count: u64) -> Result<()> {
+    let mut manifest = Manifest::read(from)?;
+    manifest
+        .blocks
+        .truncate(usize::try_from(count).unwrap_or(usize::MAX));
+    for block in &manifest.blocks {
+        let name = PayloadFile::name(block.number);
+        let target = to.join(&name);
+        fs::copy(from.join(&name), &target)
             .wrap_err_with(|| format!("failed to write {}", target.display()))?;
     }
-    Ok(())
+    Ok(manifest.write(to)?)
 }

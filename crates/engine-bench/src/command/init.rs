@@ -6,10 +6,9 @@ use crate::{
     run::{self, Progress, StateKey},
     sweep,
 };
-use alloy_primitives::B256;
 use eyre::{Result, WrapErr as _, bail, eyre};
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{BufWriter, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -40,7 +39,8 @@ pub(crate) fn init(args: &InitArgs) -> Result<ExitCode> {
         export_to(path, |out| export::write_genesis(&base, out))?;
     }
     if let Some(path) = &args.export_dump {
-        let root = state_root(&datadir)?;
+        let root = cache::Origin::of(&datadir).map(|origin| origin.state_root);
+        let root = root.ok_or_else(|| eyre!("{} has lost its notes", datadir.display()))?;
         export_to(path, |out| export::write_state_dump(&base, root, out))?;
     }
     super::print(&format!("{}\n", datadir.display()))?;
@@ -62,16 +62,6 @@ async fn make(args: &InitArgs, key: StateKey<'_>) -> Result<PathBuf> {
     };
     progress.end();
     Ok(made)
-}
-
-/// The state root that the embedded engine computed for the state.
-fn state_root(datadir: &Path) -> Result<B256> {
-    let path = datadir.join("chain.json");
-    let json = fs::read(&path).wrap_err_with(|| format!("failed to read {}", path.display()))?;
-    let chain: serde_json::Value = serde_json::from_slice(&json)?;
-    let root = chain.get("stateRoot").and_then(|root| root.as_str());
-    let root = root.ok_or_else(|| eyre!("{} names no stateRoot", path.display()))?;
-    Ok(root.parse()?)
 }
 
 fn export_to(

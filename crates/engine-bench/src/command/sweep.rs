@@ -64,6 +64,7 @@ async fn measure(plan: &Plan, journal: &mut Journal, options: &Options<'_>) -> R
             journal.write(Event::PreparationFailed {
                 step,
                 cause: error.cause,
+                log: error.log,
             })?;
             Ok(Ending::Complete)
         }
@@ -72,8 +73,12 @@ async fn measure(plan: &Plan, journal: &mut Journal, options: &Options<'_>) -> R
 
 fn finish(out: &Path, ending: Ending, args: &SweepArgs) -> Result<ExitCode> {
     let report = report::remake(out)?;
-    if !args.quiet {
+    let measured = report.measured_anything();
+    // A table without a number says less than the causes below.
+    if !args.quiet && (measured || args.json) {
         report::show(&report, args.json)?;
+    }
+    if !args.quiet {
         eprintln!("results: {}", out.display());
     }
     if ending == Ending::Interrupted {
@@ -83,20 +88,11 @@ fn finish(out: &Path, ending: Ending, args: &SweepArgs) -> Result<ExitCode> {
         );
         return Ok(ExitCode::from(EXIT_INTERRUPTED));
     }
-    if report.measured_anything() {
+    if measured {
         return Ok(ExitCode::SUCCESS);
     }
-    let mut causes: Vec<String> = report
-        .failures
-        .iter()
-        .map(|f| format!("{}: {}", f.step, f.cause))
-        .collect();
-    causes.sort();
-    causes.dedup();
     eprintln!("error: nothing could be measured");
-    for cause in causes {
-        eprintln!("  {cause}");
-    }
+    eprint!("{}", crate::report::failures(&report));
     Ok(ExitCode::from(EXIT_NOTHING_MEASURED))
 }
 

@@ -18,9 +18,17 @@ use crate::client::ClientError;
 use std::{io, path::PathBuf, time::Duration};
 
 /// How many lines of a log an error quotes.
-const QUOTED_LINES: usize = 8;
+const QUOTED_LINES: usize = 5;
 
-/// Why an engine cannot be used. Texts quote the end of its log where that says more.
+/// Characters of a quoted line at most.
+const QUOTED_COLUMNS: usize = 200;
+
+/// What a line of a log holds that says why a process ended, in the spellings of reth, geth and
+/// Rust's runtime.
+const REASON_MARKS: [&str; 5] = ["Error", "ERROR", "error", "Fatal", "panicked"];
+
+/// Why an engine cannot be used. The first line of a text is the whole cause; where a log says
+/// more, its end follows, a line each.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The program could not be started, or its files not be made.
@@ -55,7 +63,7 @@ pub enum EngineError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// A command of the engine, such as an unwind, failed.
-    #[error("`{command}` ended with {status}; {log}")]
+    #[error("`{command}` ended with {status}: {log:#}")]
     Command {
         /// The command line.
         command: String,
@@ -65,7 +73,7 @@ pub enum EngineError {
         log: LogTail,
     },
     /// It had to be killed.
-    #[error("the engine did not stop within {waited:?} of SIGTERM and was killed; {log}")]
+    #[error("the engine did not stop within {waited:?} of SIGTERM and was killed: {log}")]
     Killed {
         /// How long it was waited for.
         waited: Duration,
@@ -86,29 +94,73 @@ impl LogTail {
     pub fn of(path: &std::path::Path) -> Self {
         let text = std::fs::read(path).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        let mut lines: Vec<String> = text
+        let told = text
             .lines()
-            .rev()
-            .take(QUOTED_LINES)
-            .map(str::to_owned)
-            .collect();
+            .map(str::trim_end)
+            .filter(|line| !line.is_empty());
+        let cut = |line: &str| line.chars().take(QUOTED_COLUMNS).collect();
+        let mut lines: Vec<String> = told.rev().take(QUOTED_LINES).map(cut).collect();
         lines.reverse();
         Self {
             path: path.to_owned(),
             lines,
         }
     }
+
+    /// The last line that speaks of an error.
+    fn reason(&self) -> Option<&str> {
+        let speaks = |line: &&String| REASON_MARKS.iter().any(|mark| line.contains(mark));
+        self.lines.iter().rfind(speaks).map(|line| line.trim())
+    }
 }
 
+/// The reason in one line, then the lines. A command ends with its reason, so that its last line
+/// (`{:#}`) serves where none speaks of an error; what a killed node said last is no reason.
 impl std::fmt::Display for LogTail {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.lines.is_empty() {
-            return write!(f, "{} is empty", self.path.display());
+        let path = self.path.display();
+        let last = self.lines.last().filter(|_| f.alternate());
+        match self.reason().or(last.map(String::as_str)) {
+            Some(reason) => write!(f, "{reason} ({path})")?,
+            None if self.lines.is_empty() => write!(f, "it printed nothing ({path})")?,
+            None => write!(f, "its log, {path}, names no error")?,
         }
-        write!(f, "the end of {}:", self.path.display())?;
         for line in &self.lines {
-            write!(f, "\n    {line}")?;
+            write!(f, "\n{line}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tail(log: &str, command: bool) -> String {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), log).unwrap();
+        let tail = LogTail::of(file.path());
+        let tail = if command {
+            format!("{tail:#}")
+        } else {
+            tail.to_string()
+        };
+        tail.replace(file.path().to_str().unwrap(), "LOG")
+    }
+
+    #[test]
+    fn a_log_is_quoted_short_and_its_error_first() {
+        assert_eq!(tail("", true), "it printed nothing (LOG)");
+        assert_eq!(tail("a\n\nb  \n", true), "b (LOG)\na\nb");
+        assert_eq!(
+            tail("a\n\nb  \n", false),
+            "its log, LOG, names no error\na\nb"
+        );
+        assert_eq!(
+            tail("0\n1\nError: no disk\n2\n3\n\n4\n", false),
+            "Error: no disk (LOG)\n1\nError: no disk\n2\n3\n4"
+        );
+        let long = tail(&"é".repeat(1000), false);
+        assert_eq!(long.lines().last().unwrap().chars().count(), QUOTED_COLUMNS);
     }
 }

@@ -100,7 +100,7 @@ pub struct ToolRun<'a> {
 /// # Errors
 /// When it cannot be started or does not end with success.
 pub async fn run_tool(run: ToolRun<'_>) -> Result<(), EngineError> {
-    let text = format!("{:?}", run.command);
+    let text = typed(&run.command);
     let mut group = Group::spawn(run.command, run.log, Some(run.pid_file))?;
     let status = loop {
         if let Some(status) = group.exited() {
@@ -117,6 +117,13 @@ pub async fn run_tool(run: ToolRun<'_>) -> Result<(), EngineError> {
         status: status.to_string(),
         log,
     })
+}
+
+/// A command as a person would type it.
+fn typed(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
 }
 
 /// A child process that leads its own group.

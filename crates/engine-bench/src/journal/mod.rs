@@ -53,8 +53,11 @@ pub enum Event {
     PreparationFailed {
         /// Which step failed.
         step: String,
-        /// Why.
+        /// Why, in one line.
         cause: String,
+        /// The end of the engine's log, when it says more.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        log: Vec<String>,
     },
     /// A visit begins.
     VisitStarted {
@@ -74,8 +77,11 @@ pub enum Event {
         visit: String,
         /// Which step failed.
         step: String,
-        /// Why.
+        /// Why, in one line.
         cause: String,
+        /// The end of the engine's log, when it says more.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        log: Vec<String>,
         /// What it spent its time on until then.
         times: VisitTimes,
     },
@@ -251,6 +257,7 @@ mod tests {
             visit: visit.into(),
             step: "ready".into(),
             cause: "line\nline".into(),
+            log: vec!["end".into()],
             times: VisitTimes {
                 start_s: 1.5,
                 ..Default::default()

@@ -16,9 +16,11 @@ use workload::{BaseState, GenerateConfig, Mix, Ports, Profile};
 pub struct Recipe {
     /// Profile of the base state.
     pub profile: Profile,
+    /// Seed of the base state.
+    pub state_seed: u64,
     /// Mix of transactions.
     pub mix: Mix,
-    /// Seed of the base state and of the transactions.
+    /// Seed of the transactions.
     pub seed: u64,
     /// The block to build on.
     pub base: BlockIdentity,
@@ -36,33 +38,50 @@ pub enum GenerateError {
 }
 
 impl Recipe {
-    /// The folder in the cache of the list of a level, which may not be there yet.
-    pub fn folder(&self, cache: &Cache, level: Level) -> PathBuf {
+    /// The name of a list of `count` payloads: a prefix and a suffix around the count.
+    fn name(&self, level: Level) -> (String, String) {
         let Self {
             profile,
             mix,
             seed,
             base,
+            ..
         } = self;
-        let (gas, count) = (level.gas, count(level));
-        let generation = cache::GENERATION;
-        let hash = &base.hash.to_string()[2..10];
-        cache.payloads(&format!(
-            "{profile}-{}-seed{seed}-{gas}x{count}-on-{hash}-v{generation}",
-            mix.name()
-        ))
+        let (gas, hash) = (level.gas, &base.hash.to_string()[2..10]);
+        (
+            format!("{profile}-{}-seed{seed}-{gas}x", mix.name()),
+            format!("-on-{hash}-v{}", cache::GENERATION),
+        )
     }
 
-    /// Whether that folder holds what its manifest says, on this base block.
-    pub fn is_made(&self, cache: &Cache, level: Level) -> bool {
-        workload::verify_manifest(&self.folder(cache, level)).is_ok_and(|manifest| {
-            manifest.base_block.hash == self.base.hash
-                && manifest.blocks.len() as u64 == count(level)
-        })
+    /// The shortest list in the cache that begins with the payloads of a level: how many follow
+    /// does not change them. It is unchanged and on this base block.
+    pub fn find(&self, cache: &Cache, level: Level) -> Option<PathBuf> {
+        let (prefix, suffix) = self.name(level);
+        let counted = |name: String| {
+            let found: u64 = name
+                .strip_prefix(&prefix)?
+                .strip_suffix(&suffix)?
+                .parse()
+                .ok()?;
+            (found >= count(level)).then_some((found, name))
+        };
+        let folders = cache.payload_folders().into_iter();
+        let mut longer: Vec<(u64, String)> = folders.filter_map(counted).collect();
+        longer.sort();
+        let whole = |(found, name): (u64, String)| {
+            let dir = cache.payloads(&name);
+            let manifest = workload::verify_manifest(&dir).ok()?;
+            let same = manifest.base_block.hash == self.base.hash
+                && manifest.state_seed == self.state_seed
+                && manifest.blocks.len() as u64 == found;
+            same.then_some(dir)
+        };
+        longer.into_iter().find_map(whole)
     }
 
-    /// Makes the list of a level on an engine that stands on the base block; `on_block` is called
-    /// after each block.
+    /// Makes the list of a level on an engine that stands on the base block and gives its folder;
+    /// `on_block` is called after each block.
     ///
     /// # Errors
     /// See [`GenerateError`].
@@ -72,22 +91,23 @@ impl Recipe {
         level: Level,
         node: &mut Node,
         mut on_block: impl FnMut(),
-    ) -> Result<(), GenerateError> {
-        let building = Building::new(&self.folder(cache, level))?;
+    ) -> Result<PathBuf, GenerateError> {
+        let (prefix, suffix) = self.name(level);
+        let target = cache.payloads(&format!("{prefix}{}{suffix}", count(level)));
+        let building = Building::new(&target)?;
         let config = GenerateConfig {
             gas_target: level.gas.0,
             count: count(level),
             mix: self.mix,
             seed: self.seed,
         };
-        let state = BaseState::new(self.profile, self.seed);
+        let state = BaseState::new(self.profile, self.state_seed);
         let ports = Ports {
             public: &mut node.public,
             engine: &mut node.auth,
         };
         workload::generate(ports, &state, config, building.path(), &mut |_| on_block()).await?;
-        building.finish()?;
-        Ok(())
+        Ok(building.finish()?)
     }
 }
 

@@ -3,7 +3,10 @@
 //! Invariant: the same rows feed the terminal and the Markdown report, so they cannot disagree.
 
 use super::model::{CellReport, LevelReport, RankReport, Report};
-use crate::sweep::{CHUNK_SIZE_FLAG, Gas};
+use crate::{
+    analyze::Failure,
+    sweep::{CHUNK_SIZE_FLAG, Gas},
+};
 use serde_json::{Map, Value};
 
 /// Marks the best cells of a level.
@@ -122,8 +125,17 @@ fn value(cell: &CellReport, level: &LevelReport) -> String {
     }
 }
 
+/// How much of the evidence about a knob is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Evidence {
+    /// The figure it begins with, which keeps a row as wide as a terminal.
+    Figure,
+    /// All of it.
+    Full,
+}
+
 /// Latencies and evidence: a row per cell.
-pub(super) fn details(report: &Report) -> Grid {
+pub(super) fn details(report: &Report, evidence: Evidence) -> Grid {
     let header = [
         "cell",
         "newPayload",
@@ -152,7 +164,7 @@ pub(super) fn details(report: &Report) -> Grid {
             ms(latency.map(|latency| latency.p90)),
             ms(latency.map(|latency| latency.p99)),
             ms(latency.map(|latency| latency.max)),
-            knob(cell),
+            knob(cell, evidence),
         ]
     });
     Grid {
@@ -161,11 +173,29 @@ pub(super) fn details(report: &Report) -> Grid {
     }
 }
 
-fn knob(cell: &CellReport) -> String {
+fn knob(cell: &CellReport, evidence: Evidence) -> String {
+    let text = cell.knob.evidence.as_str();
+    let text = match evidence {
+        Evidence::Full => text,
+        Evidence::Figure => text.split(" (").next().unwrap_or(text),
+    };
     match cell.knob.acted {
-        Some(false) => format!("inert: {}", cell.knob.evidence),
-        _ => cell.knob.evidence.clone(),
+        Some(false) => format!("inert: {text}"),
+        _ => text.to_owned(),
     }
+}
+
+/// One failure as one line.
+pub(super) fn failure_line(failure: &Failure) -> String {
+    format!("{}, {}: {}", failure.visit, failure.step, failure.cause)
+}
+
+/// The first failure that quotes an engine's log.
+pub(super) fn telling_failure(report: &Report) -> Option<&Failure> {
+    report
+        .failures
+        .iter()
+        .find(|failure| !failure.log.is_empty())
 }
 
 /// Where the time went, as one line.

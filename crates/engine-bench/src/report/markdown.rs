@@ -20,17 +20,21 @@ pub fn markdown(report: &Report) -> String {
     text.push_str(
         "## Cells\n\nThroughputs in Ggas/s; latency is newPayload + forkchoiceUpdated.\n\n",
     );
-    push_grid(&mut text, &grid::details(report));
+    push_grid(&mut text, &grid::details(report, grid::Evidence::Full));
     push_comparisons(&mut text, report);
     text.push_str("## Time\n\n");
     // Writing into a String cannot fail.
     let _ = writeln!(text, "{}\n", grid::time_line(report));
     if !report.failures.is_empty() {
         text.push_str("## Failures\n\n");
-        let line = |failure: &crate::analyze::Failure| {
-            format!("{}, {}: {}", failure.visit, failure.step, failure.cause)
-        };
-        push_list(&mut text, report.failures.iter().map(line));
+        push_list(&mut text, report.failures.iter().map(grid::failure_line));
+        if let Some(failure) = grid::telling_failure(report) {
+            let (visit, log) = (&failure.visit, failure.log.join("\n"));
+            let _ = writeln!(
+                text,
+                "The engine's log in {visit} ends with\n\n```text\n{log}\n```\n"
+            );
+        }
     }
     push_environment(&mut text, report);
     text

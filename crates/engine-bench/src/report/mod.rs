@@ -13,7 +13,7 @@ pub use model::{
     CellReport, ComparisonReport, EnvironmentReport, EstimateReport, LatencyReport, LevelReport,
     NoiseReport, RankReport, RatioReport, Report, UndecidedReport,
 };
-pub use table::table;
+pub use table::{failures, table};
 
 use std::{
     io,

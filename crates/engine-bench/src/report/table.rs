@@ -14,14 +14,24 @@ pub fn table(report: &Report, styled: bool) -> String {
     for note in grid::notes(report) {
         let _ = writeln!(text, "{note}");
     }
-    let _ = writeln!(text, "\n{}", render(&grid::details(report), false));
+    let details = grid::details(report, grid::Evidence::Figure);
+    let _ = writeln!(text, "\n{}", render(&details, false));
     let _ = writeln!(text, "{}", grid::time_line(report));
+    text.push_str(&failures(report));
+    text
+}
+
+/// One line for each failure, then the end of one engine's log: the others fail alike.
+pub fn failures(report: &Report) -> String {
+    let mut text = String::new();
     for failure in &report.failures {
-        let _ = writeln!(
-            text,
-            "failed: {}, {}: {}",
-            failure.visit, failure.step, failure.cause
-        );
+        let _ = writeln!(text, "failed: {}", grid::failure_line(failure));
+    }
+    if let Some(failure) = grid::telling_failure(report) {
+        let _ = writeln!(text, "the engine's log in {} ends with", failure.visit);
+        for line in &failure.log {
+            let _ = writeln!(text, "    {line}");
+        }
     }
     text
 }

@@ -104,6 +104,7 @@ async fn one_visit(
                 visit: id,
                 step: error.step.to_string(),
                 cause: error.cause.clone(),
+                log: error.log.clone(),
                 times,
             })?;
             Ok(Some(error))

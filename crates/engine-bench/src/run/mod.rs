@@ -8,6 +8,7 @@ mod driver;
 mod environment;
 mod pass;
 mod prepare;
+mod probe;
 mod progress;
 mod visit;
 
@@ -33,8 +34,22 @@ pub const ENGINE_LOG: &str = "engine.log";
 pub struct StepError {
     /// The step, as failures name it.
     pub step: Step,
-    /// The cause, as it was reported.
+    /// The cause, as it was reported: one line.
     pub cause: String,
+    /// The end of the engine's log where the cause rests on it, a few short lines.
+    pub log: Vec<String>,
+}
+
+impl StepError {
+    /// The failure of a step: the first line of `text` is the cause, further ones quote a log.
+    pub(crate) fn new(step: Step, text: &str) -> Self {
+        let mut lines = text.lines().map(str::to_owned);
+        Self {
+            step,
+            cause: lines.next().unwrap_or_default(),
+            log: lines.collect(),
+        }
+    }
 }
 
 /// The steps of a sweep that can fail, as journals and reports name them.
@@ -92,9 +107,6 @@ pub(crate) trait InStep<T> {
 
 impl<T, E: std::fmt::Display> InStep<T> for Result<T, E> {
     fn in_step(self, step: Step) -> Result<T, StepError> {
-        self.map_err(|error| StepError {
-            step,
-            cause: error.to_string(),
-        })
+        self.map_err(|error| StepError::new(step, &error.to_string()))
     }
 }

@@ -3,20 +3,19 @@
 //! Invariant: after preparation the base block is known by number, hash and state root, as an
 //! engine that was started on the working copy told it.
 
-use super::{InStep as _, Progress, Step, StepError};
+use super::{InStep as _, Progress, Step, StepError, probe::Probe};
 use crate::{
-    cache::{self, Building, Cache, WorkLock},
-    client::{BlockIdentity, Node},
-    engine::{self, Engine, Launch, ToolRun},
-    payload::{self, PayloadStore, Recipe},
+    cache::{self, Building, Cache, Origin, WorkLock},
+    client::BlockIdentity,
+    engine::{self, ToolRun},
+    payload::PayloadStore,
     reset::{self, Workspace},
-    sweep::{self, BaseSource, EngineSpec, Gas, Level, PayloadSource, ResetMethod, Settings},
+    sweep::{self, BaseSource, EngineSpec, ResetMethod, Settings},
 };
 use engine_api::JwtSecret;
 use std::{
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
 };
 
 /// Folder of logs of the preparation inside a results folder.
@@ -50,9 +49,8 @@ impl Prepared {
         self.workspaces
             .iter()
             .find(|workspace| workspace.engine.name == engine)
-            .ok_or_else(|| StepError {
-                step: Step::State,
-                cause: format!("no datadir for the engine {engine}"),
+            .ok_or_else(|| {
+                StepError::new(Step::State, &format!("no datadir for the engine {engine}"))
             })
     }
 }
@@ -102,10 +100,8 @@ pub async fn prepare(
         workspaces.push(workspace);
         engine_versions.push(version);
     }
-    let first = base.zip(workspaces.first()).ok_or_else(|| StepError {
-        step: Step::State,
-        cause: "the sweep names no engine".to_owned(),
-    });
+    let first = base.zip(workspaces.first());
+    let first = first.ok_or_else(|| StepError::new(Step::State, "the sweep names no engine"));
     let (base, workspace) = first?;
     let payloads = probe.payloads(&base, workspace).await?;
     Ok(Prepared {
@@ -140,7 +136,7 @@ pub async fn make_state(
     progress: &Progress,
 ) -> Result<PathBuf, StepError> {
     let target = cache.state(key.profile, key.seed);
-    if cache::is_whole(&target) {
+    if cache::is_whole(&target) && Origin::of(&target).is_some() {
         return Ok(target);
     }
     progress.begin(
@@ -175,7 +171,9 @@ pub(crate) async fn init_datadir(
         log: &logs.join("init.log"),
         pid_file: &logs.join("init.pid"),
     };
-    engine::run_tool(run).await.in_step(Step::State)
+    engine::run_tool(run).await.in_step(Step::State)?;
+    Origin::leave(datadir, key.profile, key.seed).in_step(Step::State)?;
+    Ok(())
 }
 
 /// Engines are compared on the same block only.
@@ -192,10 +190,7 @@ fn check_same_base(
          state",
         found.number, found.hash, known.number, known.hash
     );
-    Err(StepError {
-        step: Step::Attest,
-        cause,
-    })
+    Err(StepError::new(Step::Attest, &cause))
 }
 
 fn fresh_secret(path: &Path) -> Result<JwtSecret, StepError> {
@@ -240,175 +235,4 @@ fn workspace(
             settings.reset
         },
     })
-}
-
-/// Starting engines on their working copies, to ask what is in them and to build payloads.
-struct Probe<'a> {
-    settings: &'a Settings,
-    cache: &'a Cache,
-    logs: &'a Path,
-    secret: &'a JwtSecret,
-    jwt_file: &'a Path,
-    pid_file: &'a Path,
-    progress: &'a Progress,
-}
-
-impl Probe<'_> {
-    /// Completes the workspace with the head found in it; gives the base block and the engine's
-    /// version beside it.
-    async fn ask(
-        &self,
-        mut workspace: Workspace,
-    ) -> Result<(Workspace, BlockIdentity, String), StepError> {
-        let (engine, mut node) = self.start(&workspace, "ask").await?;
-        let head = node.head().await.in_step(Step::Attest)?;
-        let base = self.base_block(&mut node, &head).await?;
-        let version = node.version().await.in_step(Step::Attest)?;
-        engine.stop().in_step(Step::Stop)?;
-        workspace.pristine_head = head.number();
-        Ok((workspace, base, version))
-    }
-
-    async fn start(
-        &self,
-        workspace: &Workspace,
-        purpose: &str,
-    ) -> Result<(Engine, Node), StepError> {
-        let name = cache::file_safe(&workspace.engine.name);
-        let launch = Launch {
-            engine: &workspace.engine,
-            datadir: &workspace.datadir,
-            jwt_file: self.jwt_file,
-            flags: &[],
-            defaults: engine::shared_flags(self.settings),
-            log: self.logs.join(format!("{name}-{purpose}.log")),
-            pid_file: self.pid_file,
-        };
-        let mut engine = Engine::start(&launch).in_step(Step::Start)?;
-        let patience = Duration::from_millis(self.settings.ready_timeout_ms);
-        engine::wait_until_ready(&mut engine, self.secret, patience)
-            .await
-            .in_step(Step::Ready)?;
-        let timeout = Duration::from_millis(self.settings.request_timeout_ms);
-        let node = Node::connect(engine.endpoints(), self.secret, timeout);
-        Ok((engine, node.in_step(Step::Ready)?))
-    }
-
-    /// The target block, or the head.
-    async fn base_block(
-        &self,
-        node: &mut Node,
-        head: &BlockIdentity,
-    ) -> Result<BlockIdentity, StepError> {
-        let Some(target) = self.settings.target_block else {
-            return Ok(*head);
-        };
-        let refused = |cause| StepError {
-            step: Step::State,
-            cause,
-        };
-        if target > head.number() {
-            let last = head.number;
-            return Err(refused(format!(
-                "the datadir ends at block {last}, behind --target-block {target}; give a target \
-                 of at most {last}"
-            )));
-        }
-        let block = node.block(target).await.in_step(Step::Attest)?;
-        block.ok_or_else(|| refused(format!("the engine knows no block {target}")))
-    }
-
-    /// Finds the payload folder of every level, generating what is missing.
-    async fn payloads(
-        &self,
-        base: &BlockIdentity,
-        workspace: &Workspace,
-    ) -> Result<PayloadStore, StepError> {
-        let levels = &self.settings.levels;
-        self.check_limit(base)?;
-        let PayloadSource::Generated { mix } = &self.settings.payloads else {
-            return Ok(PayloadStore::new(
-                levels.iter().map(|level| (level.gas, self.folder(*level))),
-            ));
-        };
-        let recipe = self.recipe(mix, base)?;
-        for level in levels
-            .iter()
-            .filter(|level| !recipe.is_made(self.cache, **level))
-        {
-            self.generate(&recipe, *level, workspace).await?;
-        }
-        let folder = |level: &Level| (level.gas, recipe.folder(self.cache, *level));
-        Ok(PayloadStore::new(levels.iter().map(folder)))
-    }
-
-    fn recipe(&self, mix: &str, base: &BlockIdentity) -> Result<Recipe, StepError> {
-        let BaseSource::Generated { profile } = &self.settings.base else {
-            let cause = "payloads can be generated on a generated state only; give --payloads \
-                         with --datadir";
-            return Err(StepError {
-                step: Step::Payloads,
-                cause: cause.to_owned(),
-            });
-        };
-        Ok(Recipe {
-            profile: profile.parse().in_step(Step::Payloads)?,
-            mix: mix.parse().in_step(Step::Payloads)?,
-            seed: self.settings.seed,
-            base: *base,
-        })
-    }
-
-    async fn generate(
-        &self,
-        recipe: &Recipe,
-        level: Level,
-        workspace: &Workspace,
-    ) -> Result<(), StepError> {
-        let what = format!("generating payloads of {}", level.gas);
-        self.progress.begin(payload::count(level), &what);
-        // Building moves the head, so every level begins with a reset.
-        let log = self.logs.join("reset.log");
-        workspace
-            .reset(recipe.base.number(), &log, self.pid_file)
-            .await
-            .in_step(Step::Reset)?;
-        let purpose = format!("generate-{}", level.gas);
-        let (engine, mut node) = self.start(workspace, &purpose).await?;
-        let on_block = || self.progress.advance();
-        recipe
-            .make(self.cache, level, &mut node, on_block)
-            .await
-            .in_step(Step::Payloads)?;
-        engine.stop().in_step(Step::Stop)
-    }
-
-    fn check_limit(&self, base: &BlockIdentity) -> Result<(), StepError> {
-        let limit = Gas(base.gas_limit.to());
-        let above = self.settings.levels.iter().find(|level| level.gas > limit);
-        let Some(level) = above else { return Ok(()) };
-        let cause = format!(
-            "--gas {} is above the block gas limit {limit} of the base block; give at most {limit}",
-            level.gas
-        );
-        Err(StepError {
-            step: Step::Payloads,
-            cause,
-        })
-    }
-
-    /// Where the payloads of a level should be. A level without a folder fails its own visits,
-    /// not those of other levels.
-    fn folder(&self, level: Level) -> PathBuf {
-        let PayloadSource::Folder { path } = &self.settings.payloads else {
-            return PathBuf::new();
-        };
-        let named = path.join(level.gas.to_string());
-        let only_level = self.settings.levels.len() == 1;
-        if only_level && !named.is_dir() {
-            path.clone()
-        } else {
-            named
-        }
-    }
 }

@@ -195,10 +195,7 @@ impl Visiting<'_> {
              ({}, state root {})",
             head.number, head.hash, head.state_root, base.number, base.hash, base.state_root
         );
-        Err(StepError {
-            step: Step::Attest,
-            cause,
-        })
+        Err(StepError::new(Step::Attest, &cause))
     }
 
     async fn waits(&self, engine: &Engine) -> Result<Waits, StepError> {
@@ -233,12 +230,9 @@ async fn explain(engine: &mut Engine, step: Step, cause: String) -> StepError {
     let deadline = Instant::now() + DEATH_GRACE;
     while Instant::now() < deadline {
         if let Err(died) = engine.check_alive() {
-            return StepError {
-                step,
-                cause: format!("{cause}; {died}"),
-            };
+            return StepError::new(step, &format!("{cause}; {died}"));
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    StepError { step, cause }
+    StepError::new(step, &cause)
 }

@@ -1,0 +1,294 @@
+//! Sweeps of the embedded engine by the real program: what is measured, what is recorded as failed,
+//! and what an interrupt leaves.
+//!
+//! Invariant: no test looks at how long anything took.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+mod workload;
+
+use alloy_consensus::TxEnvelope;
+use alloy_primitives::B256;
+use alloy_rpc_types_engine::{
+    CancunPayloadFields, ExecutionPayload, ExecutionPayloadEnvelopeV4, ExecutionPayloadSidecar,
+    PraguePayloadFields,
+};
+use engine_api::PayloadFile;
+use serde_json::Value;
+use std::{fs, path::Path};
+use support::{World, files, json, rows, signal, wait_for};
+
+/// Flags of a sweep that is over in seconds.
+const SHORT: &str = "--gas 2M --count 6 --order sequential";
+/// The same with pauses between payloads, so that there is time to do something meanwhile.
+const SLOW: &str =
+    "--gas 2M --count 6 --order sequential --warmup none --wait-time 250ms --chunks 15,60";
+
+/// Looks for the first payload that the engine has executed in a measured pass.
+fn first_block(world: &World, visit: &str) -> Option<u32> {
+    let log = world.path(&format!("out/visits/{visit}/measured/engine.log"));
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let added = text.contains("Block added to canonical chain");
+    added.then(|| world.engine()).flatten()
+}
+
+fn cells(report: &Value) -> &Vec<Value> {
+    report["cells"].as_array().unwrap()
+}
+
+/// Recomputes a cell from the raw samples of its one visit and compares all four throughputs; gives
+/// the jobs per block.
+fn recompute(world: &World, cell: &Value) -> f64 {
+    let id = cell["id"].as_str().unwrap();
+    let samples = rows(&world.path(&format!("out/visits/1-{id}/measured/samples.csv")));
+    let of = |row: &std::collections::BTreeMap<String, String>, name: &str| -> u64 {
+        row[name].parse().unwrap()
+    };
+    let sum = |name: &str| samples.iter().map(|row| of(row, name)).sum::<u64>();
+    let (gas, new_payload) = (sum("gas_used"), sum("new_payload_ns"));
+    let expected = [
+        ("execution", new_payload + sum("forkchoice_updated_ns")),
+        ("new_payload", new_payload),
+        ("wall_clock", of(samples.last().unwrap(), "end_ns")),
+        ("engine", sum("engine_ns")),
+    ];
+    for (metric, time_ns) in expected {
+        let found = cell[format!("{metric}_ggas_per_second")]["value"].as_f64();
+        let (found, expected) = (found.unwrap(), gas as f64 / time_ns as f64);
+        // Reading a decimal fraction back may change its last bit.
+        assert!(
+            (found - expected).abs() < 1e-12 * expected,
+            "{id}: {metric} is {found}, not {expected}"
+        );
+    }
+    assert_eq!(cell["payloads"], samples.len());
+    sum("jobs") as f64 / samples.len() as f64
+}
+
+#[test]
+fn the_chunk_size_acts_and_every_figure_follows_from_the_samples() {
+    let world = World::new();
+    world.ok(&format!("sweep --chunks 5,60,100000 {SHORT} --out @out"));
+    let report = world.report("out");
+    assert_eq!(report["complete"], true);
+    assert_eq!(cells(&report).len(), 3);
+    let mut jobs = Vec::new();
+    for cell in cells(&report) {
+        let counted = recompute(&world, cell);
+        let evidence = cell["knob"]["evidence"].as_str().unwrap();
+        let figure = evidence.strip_prefix("jobs per block ").unwrap();
+        let figure = figure.split(' ').next().unwrap();
+        assert_eq!(figure, format!("{counted:.1}"), "{evidence}");
+        assert_eq!(cell["knob"]["acted"], true);
+        jobs.push(counted);
+    }
+    assert!(jobs.is_sorted_by(|a, b| a > b), "jobs per block {jobs:?}");
+
+    for file in [
+        "plan.json",
+        "journal.ndjson",
+        "report.json",
+        "report.md",
+        "cells.csv",
+    ] {
+        assert!(world.path("out").join(file).exists(), "{file}");
+    }
+    for pass in ["warmup", "measured"] {
+        let dir = world.path("out/visits/1-chunk5-gas2M").join(pass);
+        for file in [
+            "samples.csv",
+            "combined_latency.csv",
+            "total_gas.csv",
+            "engine.log",
+        ] {
+            assert!(dir.join(file).exists(), "{pass}/{file}");
+        }
+        assert_eq!(rows(&dir.join("combined_latency.csv")).len(), 6);
+    }
+    world.assert_no_engine();
+}
+
+#[test]
+fn a_second_sweep_uses_what_the_first_one_made() {
+    let world = World::new();
+    world.ok(&format!("sweep --chunks 15 {SHORT} --out @first"));
+    let ended = world.ok("sweep --chunks 15 --gas 2M --count 2 --out @second --json");
+    assert!(!ended.stderr.contains("making"), "{}", ended.stderr);
+    assert!(
+        !ended.stderr.contains("generating"),
+        "two payloads begin the list of six: {}",
+        ended.stderr
+    );
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(cells(&report)[0]["payloads"], 2);
+}
+
+#[test]
+fn a_report_is_remade_byte_for_byte() {
+    let world = World::new();
+    world.ok(&format!(
+        "sweep --chunks 15,60 {SHORT} --rounds 2 --out @out"
+    ));
+    let names = ["report.json", "report.md", "cells.csv"];
+    let read = || names.map(|name| fs::read(world.path("out").join(name)).unwrap());
+    let before = read();
+    for name in names {
+        fs::remove_file(world.path("out").join(name)).unwrap();
+    }
+    let table = world.ok("report @out").stdout;
+    assert!(table.contains("chunk size"), "{table}");
+    assert_eq!(read(), before);
+}
+
+/// The hash of the block that a payload file describes.
+fn block_hash(envelope: &ExecutionPayloadEnvelopeV4) -> B256 {
+    let sidecar = ExecutionPayloadSidecar::v4(
+        CancunPayloadFields::new(B256::ZERO, vec![]),
+        PraguePayloadFields::new(envelope.execution_requests.clone()),
+    );
+    let payload = ExecutionPayload::V3(envelope.execution_payload.clone());
+    let block = payload.try_into_block_with_sidecar::<TxEnvelope>(&sidecar);
+    block.unwrap().header.hash_slow()
+}
+
+/// Gives the payload another state root and the hash that its header has then.
+fn forge_state_root(path: &Path) {
+    let PayloadFile::BigBlock(mut envelope) = PayloadFile::read(path).unwrap() else {
+        panic!("{} is no big block", path.display())
+    };
+    let inner = |envelope: &mut ExecutionPayloadEnvelopeV4| {
+        envelope
+            .execution_payload
+            .payload_inner
+            .payload_inner
+            .clone()
+    };
+    assert_eq!(block_hash(&envelope), inner(&mut envelope).block_hash);
+    let header = &mut envelope.execution_payload.payload_inner.payload_inner;
+    header.state_root = B256::repeat_byte(0x42);
+    let hash = block_hash(&envelope);
+    envelope
+        .execution_payload
+        .payload_inner
+        .payload_inner
+        .block_hash = hash;
+    PayloadFile::BigBlock(envelope).write(path).unwrap();
+}
+
+#[test]
+fn a_wrong_state_root_is_reported_and_not_measured() {
+    let world = World::new();
+    world.ok("generate --gas 2M --count 3 --out @payloads");
+    forge_state_root(&world.path("payloads/2M/payload_block_3.json"));
+    let ended = world.run("sweep --chunks 15 --gas 2M --payloads @payloads --out @out");
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("nothing could be measured"));
+    let report = world.report("out");
+    let [cell] = cells(&report).as_slice() else {
+        panic!("{report}")
+    };
+    assert_eq!(cell["failed_visits"], 1);
+    for metric in ["execution", "new_payload", "wall_clock", "engine"] {
+        assert!(cell[format!("{metric}_ggas_per_second")].is_null());
+    }
+    let failure = &report["failures"][0];
+    assert_eq!(failure["step"], "warmup");
+    let cause = failure["cause"].as_str().unwrap();
+    assert!(cause.contains("block 3"), "{cause}");
+    assert!(cause.contains("INVALID: "), "{cause}");
+    assert!(cause.contains("state root"), "{cause}");
+    assert!(cause.contains(&"42".repeat(32)), "{cause}");
+    assert!(!cause.contains('\n'));
+    world.assert_no_engine();
+}
+
+#[test]
+fn an_engine_that_is_killed_fails_its_cell_alone() {
+    let world = World::new();
+    let sweep = world.start(&format!("sweep {SLOW} --out @out"));
+    let engine = wait_for("the first payload", || {
+        first_block(&world, "1-chunk15-gas2M")
+    });
+    signal(engine, "KILL");
+    let ended = sweep.end();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let report = world.report("out");
+    assert_eq!(report["complete"], true);
+    let [killed, other] = cells(&report).as_slice() else {
+        panic!("{report}")
+    };
+    assert!(killed["execution_ggas_per_second"].is_null());
+    recompute(&world, other);
+    let failure = &report["failures"][0];
+    assert_eq!(failure["visit"], "1-chunk15-gas2M");
+    assert_eq!(failure["step"], "measure");
+    let cause = failure["cause"].as_str().unwrap();
+    assert!(cause.contains("SIGKILL"), "{cause}");
+    let log = failure["log"].as_array().unwrap();
+    assert!((1..=5).contains(&log.len()), "{log:?}");
+    world.assert_no_engine();
+}
+
+#[test]
+fn an_interrupted_sweep_is_readable_and_can_be_completed() {
+    let world = World::new();
+    let sweep = world.start(&format!("sweep {SLOW} --out @out"));
+    wait_for("the second visit", || {
+        first_block(&world, "1-chunk60-gas2M")
+    });
+    sweep.signal("INT");
+    let ended = sweep.end();
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    assert!(ended.stderr.contains("sweep --resume"), "{}", ended.stderr);
+    world.assert_no_engine();
+    let partial = world.report("out");
+    assert_eq!(partial["complete"], false);
+    assert!(partial["cells"][0]["execution_ggas_per_second"]["value"].is_f64());
+    assert!(partial["cells"][1]["execution_ggas_per_second"].is_null());
+
+    world.ok("sweep --resume @out");
+    let report = world.report("out");
+    assert_eq!(report["complete"], true);
+    assert_eq!(report["cells"][0], partial["cells"][0], "measured once");
+    for cell in cells(&report) {
+        recompute(&world, cell);
+    }
+    let plan = json(&world.path("out/plan.json"));
+    assert_eq!(plan["settings"], report["configuration"]);
+}
+
+#[test]
+fn a_datadir_of_the_user_is_copied_unless_it_is_worked_on_in_place() {
+    let world = World::new();
+    world.ok("init --profile small --seed 2 --datadir @datadir");
+    let before = files(&world.path("datadir"));
+    let sweep = "sweep --datadir @datadir --chunks 15 --gas 2M --count 4";
+    world.ok(&format!("{sweep} --out @copied"));
+    assert_eq!(cells(&world.report("copied"))[0]["payloads"], 4);
+    assert!(files(&world.path("datadir")) == before, "it was changed");
+
+    world.ok(&format!("{sweep} --in-place --out @placed"));
+    let changed = files(&world.path("datadir"));
+    let database = Path::new("db/mdbx.dat");
+    assert!(changed[database] != before[database], "it was not used");
+    let base = |out: &str| {
+        let journal = fs::read_to_string(world.path(out).join("journal.ndjson")).unwrap();
+        let started: Value = serde_json::from_str(journal.lines().nth(1).unwrap()).unwrap();
+        started["event"]["base"].clone()
+    };
+    assert_eq!(base("copied"), base("placed"));
+
+    // It now ends at the last payload: a target ahead of it is refused, one behind is unwound to.
+    let ahead = world.run(&format!("{sweep} --target-block 9 --out @ahead"));
+    assert_eq!(ahead.code, Some(2));
+    assert!(
+        ahead
+            .stderr
+            .contains("ends at block 4, behind --target-block 9"),
+        "{}",
+        ahead.stderr
+    );
+    world.ok(&format!("{sweep} --target-block 0 --out @unwound"));
+    assert_eq!(base("unwound"), base("copied"));
+}

@@ -1,0 +1,209 @@
+//! States and payloads made by the real program, a replay of them on a node that runs by itself,
+//! and inputs that cannot be used.
+
+use crate::support::{self, World, files, json, rows};
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Stdio},
+};
+
+/// A node on a datadir, killed when dropped.
+struct Node {
+    child: Child,
+    auth_url: String,
+}
+
+impl Node {
+    fn start(world: &World, datadir: &str) -> Self {
+        let line = format!(
+            "node --datadir @{datadir} --chain @{datadir}/chain.json --with-unused-ports --http --color never"
+        );
+        let mut command = world.command(&line);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut auth_url = String::new();
+        for line in lines.by_ref().map(Result::unwrap) {
+            if line.contains("RPC auth server started") {
+                auth_url = line.rsplit_once("url=").unwrap().1.trim().to_owned();
+            }
+            if line.contains("Starting consensus engine") {
+                break;
+            }
+        }
+        assert!(!auth_url.is_empty(), "the node ended before it was ready");
+        // Read on, or the node would block on a full pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, auth_url }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // Both fail when it has ended, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn payloads_are_the_same_however_they_come_about() {
+    let world = World::new();
+    // A seed of its own, so that no other test has made the list already.
+    let generate = "generate --gas 2M --seed 3";
+    world.ok(&format!("{generate} --count 2 --out @two"));
+    world.ok(&format!("{generate} --count 3 --out @three"));
+    assert!(files(&world.path("two")) != files(&world.path("three")));
+
+    fs::remove_dir_all(world.cache("payloads")).unwrap();
+    world.ok(&format!("{generate} --count 3 --out @again"));
+    assert!(files(&world.path("three")) == files(&world.path("again")));
+    // The beginning of the longer list.
+    let ended = world.ok(&format!("{generate} --count 2 --out @begun"));
+    assert!(!ended.stderr.contains("generating"), "{}", ended.stderr);
+    assert!(files(&world.path("two")) == files(&world.path("begun")));
+}
+
+#[test]
+fn payloads_are_replayed_on_a_node_that_somebody_started() {
+    let world = World::new();
+    world.ok("init --datadir @datadir");
+    world.ok("generate --gas 2M --count 3 --out @payloads");
+    let node = Node::start(&world, "datadir");
+    let replay = format!(
+        "replay --payloads @payloads/2M --engine-url http://{} --jwt-secret",
+        node.auth_url
+    );
+    fs::write(world.path("short.hex"), "00ff").unwrap();
+    let refused = world.run(&format!("{replay} @short.hex"));
+    assert_eq!(refused.code, Some(2));
+    for part in ["short.hex", "32 bytes"] {
+        assert!(refused.stderr.contains(part), "{}", refused.stderr);
+    }
+
+    let ended = world.ok(&format!("{replay} @datadir/jwt.hex --out @out"));
+    assert!(ended.stdout.contains("execution_ggas_per_second"));
+    let manifest = json(&world.path("payloads/2M/manifest.json"));
+    let samples = rows(&world.path("out/samples.csv"));
+    let replayed: Vec<&str> = samples.iter().map(|row| &*row["block_hash"]).collect();
+    let listed = manifest["blocks"].as_array().unwrap();
+    let listed: Vec<&str> = listed.iter().map(|b| b["hash"].as_str().unwrap()).collect();
+    assert_eq!(replayed, listed);
+    for file in ["combined_latency.csv", "total_gas.csv"] {
+        assert_eq!(rows(&world.path("out").join(file)).len(), 3, "{file}");
+    }
+}
+
+/// The genesis hash that a command of the engine logs.
+fn genesis_hash(log: &str) -> &str {
+    let line = log
+        .lines()
+        .find(|line| line.contains("INFO Genesis block hash="));
+    line.unwrap().rsplit_once("hash=").unwrap().1.trim()
+}
+
+#[test]
+fn every_form_of_a_state_has_the_same_root_and_genesis_hash() {
+    let world = World::new();
+    world.ok("init --datadir @made --export-genesis @genesis.json --export-dump @dump.jsonl");
+    let genesis = world.ok("bench-reth init --chain @genesis.json --datadir @genesis");
+    let dump = world.ok("init-state --chain @made/chain.json --datadir @dump @dump.jsonl");
+    let root = |datadir: &str| json(&world.path(datadir).join("chain.json"))["stateRoot"].clone();
+    assert_eq!(root("genesis"), root("made"));
+    assert_eq!(root("dump"), root("made"));
+    assert!(root("made").as_str().unwrap().starts_with("0x"));
+    let all = |ended: support::Ended| ended.stdout + &ended.stderr;
+    let (genesis, dump) = (all(genesis), all(dump));
+    assert_eq!(genesis_hash(&genesis), genesis_hash(&dump));
+
+    let first = fs::read_to_string(world.path("dump.jsonl")).unwrap();
+    let first: Value = serde_json::from_str(first.lines().next().unwrap()).unwrap();
+    assert_eq!(first["root"], root("made"));
+}
+
+/// Runs a sweep that nothing can be measured in, and checks what it says.
+fn refused(world: &World, line: &str, parts: &[&str]) {
+    let ended = world.run(line);
+    assert_eq!(ended.code, Some(2), "{line}: {ended:?}");
+    for part in parts {
+        assert!(
+            ended.stderr.contains(part),
+            "{line}: `{part}` is not in: {}",
+            ended.stderr
+        );
+    }
+    world.assert_no_engine();
+}
+
+#[test]
+fn a_datadir_in_use_is_left_alone() {
+    let world = World::new();
+    world.ok("init --datadir @datadir");
+    let node = Node::start(&world, "datadir");
+    let owner = format!("in use by process {}", node.child.id());
+    let sweep = "sweep --datadir @datadir --chunks 15 --gas 2M --count 2";
+    refused(&world, &format!("{sweep} --out @copy"), &[&owner]);
+    refused(
+        &world,
+        &format!("{sweep} --in-place --out @here"),
+        &[&owner],
+    );
+}
+
+#[test]
+fn a_datadir_of_another_chain_than_the_payloads_is_refused() {
+    let world = World::new();
+    world.ok("generate --gas 2M --count 3 --out @payloads");
+    world.ok("init --seed 2 --datadir @other");
+    refused(
+        &world,
+        "sweep --datadir @other --payloads @payloads --gas 2M --chunks 15 --out @out",
+        &["payloads", "of another chain or branch"],
+    );
+}
+
+#[test]
+fn payloads_are_generated_only_on_a_state_that_says_what_it_is() {
+    let world = World::new();
+    world.ok("init --datadir @datadir");
+    let note = world.path("datadir/base-state.json");
+    let text = fs::read_to_string(&note).unwrap();
+    let root = json(&note)["state_root"].as_str().unwrap().to_owned();
+    let sweep = "sweep --datadir @datadir --chunks 15 --gas 2M --count 2 --seed 77";
+
+    fs::write(
+        &note,
+        text.replace(&root, &format!("0x{}", "42".repeat(32))),
+    )
+    .unwrap();
+    refused(
+        &world,
+        &format!("{sweep} --out @forged"),
+        &["cannot be generated", &root, "--payloads"],
+    );
+    fs::remove_file(&note).unwrap();
+    refused(
+        &world,
+        &format!("{sweep} --out @unknown"),
+        &["cannot be generated", "base-state.json", "--payloads"],
+    );
+}
+
+#[test]
+fn a_results_folder_is_not_overwritten() {
+    let world = World::new();
+    let folder = world.path("out");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("plan.json"), "{}").unwrap();
+    refused(
+        &world,
+        "sweep --chunks 15 --gas 2M --count 2 --out @out",
+        &["is not empty", "--resume"],
+    );
+    assert_eq!(
+        fs::read(Path::new(&folder).join("plan.json")).unwrap(),
+        b"{}"
+    );
+}

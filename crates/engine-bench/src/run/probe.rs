@@ -1,0 +1,224 @@
+//! Starting engines on their working copies: to learn the base block, and to build payloads on it.
+//!
+//! Invariant: payloads are generated only on a state whose root at block 0 is the one they are
+//! generated for.
+
+use super::{InStep as _, Progress, Step, StepError};
+use crate::{
+    cache::{self, Cache, ORIGIN_FILE, Origin},
+    client::{BlockIdentity, Node},
+    engine::{self, Engine, Launch},
+    payload::{self, PayloadStore, Recipe},
+    reset::Workspace,
+    sweep::{BaseSource, Gas, Level, PayloadSource, Settings},
+};
+use alloy_primitives::B256;
+use engine_api::JwtSecret;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Starting engines on their working copies, to ask what is in them and to build payloads.
+pub(super) struct Probe<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) cache: &'a Cache,
+    pub(super) logs: &'a Path,
+    pub(super) secret: &'a JwtSecret,
+    pub(super) jwt_file: &'a Path,
+    pub(super) pid_file: &'a Path,
+    pub(super) progress: &'a Progress,
+}
+
+impl Probe<'_> {
+    /// Completes the workspace with the head found in it; gives the base block and the engine's
+    /// version beside it.
+    pub(super) async fn ask(
+        &self,
+        mut workspace: Workspace,
+    ) -> Result<(Workspace, BlockIdentity, String), StepError> {
+        let (engine, mut node) = self.start(&workspace, "ask").await?;
+        let head = node.head().await.in_step(Step::Attest)?;
+        let base = self.base_block(&mut node, &head).await?;
+        let version = node.version().await.in_step(Step::Attest)?;
+        engine.stop().in_step(Step::Stop)?;
+        workspace.pristine_head = head.number();
+        Ok((workspace, base, version))
+    }
+
+    async fn start(
+        &self,
+        workspace: &Workspace,
+        purpose: &str,
+    ) -> Result<(Engine, Node), StepError> {
+        let name = cache::file_safe(&workspace.engine.name);
+        let launch = Launch {
+            engine: &workspace.engine,
+            datadir: &workspace.datadir,
+            jwt_file: self.jwt_file,
+            flags: &[],
+            defaults: engine::shared_flags(self.settings),
+            log: self.logs.join(format!("{name}-{purpose}.log")),
+            pid_file: self.pid_file,
+        };
+        let mut engine = Engine::start(&launch).in_step(Step::Start)?;
+        let patience = Duration::from_millis(self.settings.ready_timeout_ms);
+        engine::wait_until_ready(&mut engine, self.secret, patience)
+            .await
+            .in_step(Step::Ready)?;
+        let timeout = Duration::from_millis(self.settings.request_timeout_ms);
+        let node = Node::connect(engine.endpoints(), self.secret, timeout);
+        Ok((engine, node.in_step(Step::Ready)?))
+    }
+
+    /// The target block, or the head.
+    async fn base_block(
+        &self,
+        node: &mut Node,
+        head: &BlockIdentity,
+    ) -> Result<BlockIdentity, StepError> {
+        let Some(target) = self.settings.target_block else {
+            return Ok(*head);
+        };
+        let refused = |cause: String| StepError::new(Step::State, &cause);
+        if target > head.number() {
+            let last = head.number;
+            return Err(refused(format!(
+                "the datadir ends at block {last}, behind --target-block {target}; give a target \
+                 of at most {last}"
+            )));
+        }
+        let block = node.block(target).await.in_step(Step::Attest)?;
+        block.ok_or_else(|| refused(format!("the engine knows no block {target}")))
+    }
+
+    /// Finds the payload folder of every level, generating what is missing.
+    pub(super) async fn payloads(
+        &self,
+        base: &BlockIdentity,
+        workspace: &Workspace,
+    ) -> Result<PayloadStore, StepError> {
+        let levels = &self.settings.levels;
+        self.check_limit(base)?;
+        let PayloadSource::Generated { mix } = &self.settings.payloads else {
+            return Ok(PayloadStore::new(
+                levels.iter().map(|level| (level.gas, self.folder(*level))),
+            ));
+        };
+        let recipe = self.recipe(mix, base)?;
+        let mut folders = Vec::new();
+        for level in levels {
+            let found = recipe.find(self.cache, *level);
+            let folder = match found {
+                Some(folder) => folder,
+                None => self.generate(&recipe, *level, workspace).await?,
+            };
+            folders.push((level.gas, folder));
+        }
+        Ok(PayloadStore::new(folders))
+    }
+
+    /// What payloads on the base block are made from: the state that the sweep generated, or the
+    /// one that the user's datadir says it was generated from.
+    fn recipe(&self, mix: &str, base: &BlockIdentity) -> Result<Recipe, StepError> {
+        let seed = self.settings.seed;
+        let (profile, state_seed) = match &self.settings.base {
+            BaseSource::Generated { profile } => (profile.clone(), seed),
+            BaseSource::Datadir { path, .. } => {
+                let origin = Origin::of(path).ok_or_else(|| no_origin(path, base))?;
+                (origin.profile, origin.seed)
+            }
+        };
+        Ok(Recipe {
+            profile: profile.parse().in_step(Step::Payloads)?,
+            state_seed,
+            mix: mix.parse().in_step(Step::Payloads)?,
+            seed,
+            base: *base,
+        })
+    }
+
+    /// Compares block 0 with what the user's datadir says it was generated from.
+    async fn attest_origin(&self, node: &mut Node) -> Result<(), StepError> {
+        let BaseSource::Datadir { path, .. } = &self.settings.base else {
+            return Ok(());
+        };
+        let genesis = node.block(0).await.in_step(Step::Attest)?;
+        let found = genesis.map(|block| block.state_root);
+        let claimed = Origin::of(path).map(|origin| origin.state_root);
+        if found == claimed {
+            return Ok(());
+        }
+        let root = |root: Option<B256>| root.map_or("unknown".to_owned(), |root| root.to_string());
+        let cause = format!(
+            "payloads cannot be generated on {}: the state root of its block 0 is {}, but its \
+             {ORIGIN_FILE} says {}; give payloads that build on it with --payloads",
+            path.display(),
+            root(found),
+            root(claimed),
+        );
+        Err(StepError::new(Step::Payloads, &cause))
+    }
+
+    async fn generate(
+        &self,
+        recipe: &Recipe,
+        level: Level,
+        workspace: &Workspace,
+    ) -> Result<PathBuf, StepError> {
+        let what = format!("generating payloads of {}", level.gas);
+        self.progress.begin(payload::count(level), &what);
+        // Building moves the head, so every level begins with a reset.
+        let log = self.logs.join("reset.log");
+        workspace
+            .reset(recipe.base.number(), &log, self.pid_file)
+            .await
+            .in_step(Step::Reset)?;
+        let purpose = format!("generate-{}", level.gas);
+        let (engine, mut node) = self.start(workspace, &purpose).await?;
+        self.attest_origin(&mut node).await?;
+        let on_block = || self.progress.advance();
+        let folder = recipe
+            .make(self.cache, level, &mut node, on_block)
+            .await
+            .in_step(Step::Payloads)?;
+        engine.stop().in_step(Step::Stop)?;
+        Ok(folder)
+    }
+
+    fn check_limit(&self, base: &BlockIdentity) -> Result<(), StepError> {
+        let limit = Gas(base.gas_limit.to());
+        let above = self.settings.levels.iter().find(|level| level.gas > limit);
+        let Some(level) = above else { return Ok(()) };
+        let cause = format!(
+            "--gas {} is above the block gas limit {limit} of the base block; give at most {limit}",
+            level.gas
+        );
+        Err(StepError::new(Step::Payloads, &cause))
+    }
+
+    /// Where the payloads of a level should be. A level without a folder fails its own visits,
+    /// not those of other levels.
+    fn folder(&self, level: Level) -> PathBuf {
+        let PayloadSource::Folder { path } = &self.settings.payloads else {
+            return PathBuf::new();
+        };
+        let named = path.join(level.gas.to_string());
+        let only_level = self.settings.levels.len() == 1;
+        if only_level && !named.is_dir() {
+            path.clone()
+        } else {
+            named
+        }
+    }
+}
+
+fn no_origin(datadir: &Path, base: &BlockIdentity) -> StepError {
+    let cause = format!(
+        "payloads cannot be generated on {}, which engine-bench init did not make (it has no \
+         {ORIGIN_FILE} of this version); give payloads that build on its block {} with --payloads",
+        datadir.display(),
+        base.number
+    );
+    StepError::new(Step::Payloads, &cause)
+}
