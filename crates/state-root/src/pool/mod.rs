@@ -34,7 +34,12 @@ use crate::{
 use alloy_primitives::B256;
 use block::{Block, BlockState};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use std::{io, num::NonZeroUsize, sync::Arc, thread};
+use std::{
+    io,
+    num::NonZeroUsize,
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
 use task::{Message, Task};
 use workers::{AccountWork, StorageWork};
 
@@ -51,24 +56,28 @@ pub struct RootConfig {
     pub storage_workers: NonZeroUsize,
 }
 
-/// The threads of the pipeline, started once per process; they end when the pool is dropped.
+/// The threads of the pipeline, started once per process.
+///
+/// Dropping the pool waits for its threads, so its jobs must be finished or dropped before.
 #[derive(Debug)]
 pub struct RootPool<S: StateSource> {
     config: RootConfig,
-    tasks: Sender<Task<S>>,
+    tasks: Server<Task<S>>,
     /// One queue for each worker: every worker takes part in every block.
-    account_workers: Vec<Sender<AccountWork<S>>>,
-    storage_workers: Vec<Sender<StorageWork<S>>>,
+    account_workers: Vec<Server<AccountWork<S>>>,
+    storage_workers: Vec<Server<StorageWork<S>>>,
 }
 
 impl<S: StateSource> RootPool<S> {
     /// Starts the threads. Fails when the system refuses one.
     pub fn new(config: RootConfig) -> io::Result<Self> {
-        let spawn_account = |index| spawn(format!("proof-acct-{index:02}"), AccountWork::run);
-        let spawn_storage = |index| spawn(format!("proof-strg-{index:02}"), StorageWork::run);
+        let spawn_account =
+            |index| Server::start(format!("proof-acct-{index:02}"), AccountWork::run);
+        let spawn_storage =
+            |index| Server::start(format!("proof-strg-{index:02}"), StorageWork::run);
         Ok(Self {
             config,
-            tasks: spawn("sparse-trie".to_owned(), Task::run)?,
+            tasks: Server::start("sparse-trie".to_owned(), Task::run)?,
             account_workers: (0..config.account_workers.get())
                 .map(spawn_account)
                 .collect::<io::Result<_>>()?,
@@ -94,9 +103,8 @@ impl<S: StateSource> RootPool<S> {
         let (jobs, queued_jobs) = unbounded();
         let (storage_jobs, queued_storage_jobs) = unbounded();
         let (outcome, awaited_outcome) = bounded(1);
-        // A thread that is gone drops what it is sent, and the job then ends with an error.
         for worker in &self.account_workers {
-            let _ = worker.send(AccountWork {
+            worker.send(AccountWork {
                 block: Arc::clone(&block),
                 jobs: queued_jobs.clone(),
                 storage_jobs: storage_jobs.clone(),
@@ -104,13 +112,13 @@ impl<S: StateSource> RootPool<S> {
             });
         }
         for worker in &self.storage_workers {
-            let _ = worker.send(StorageWork {
+            worker.send(StorageWork {
                 block: Arc::clone(&block),
                 jobs: queued_storage_jobs.clone(),
                 events: events.clone(),
             });
         }
-        let _ = self.tasks.send(Task {
+        self.tasks.send(Task {
             config: self.config,
             parent_root,
             block,
@@ -127,13 +135,42 @@ impl<S: StateSource> RootPool<S> {
     }
 }
 
-/// Starts a thread that serves one request after another, until nobody can send any more.
-fn spawn<T: Send + 'static>(name: String, serve: fn(T)) -> io::Result<Sender<T>> {
-    let (requests, queue) = unbounded();
-    thread::Builder::new()
-        .name(name)
-        .spawn(move || queue.into_iter().for_each(serve))?;
-    Ok(requests)
+/// A thread that serves one request after another, and its queue.
+#[derive(Debug)]
+struct Server<T> {
+    requests: Option<Sender<T>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<T: Send + 'static> Server<T> {
+    fn start(name: String, serve: fn(T)) -> io::Result<Self> {
+        let (requests, queue) = unbounded();
+        let thread = thread::Builder::new()
+            .name(name)
+            .spawn(move || queue.into_iter().for_each(serve))?;
+        Ok(Self {
+            requests: Some(requests),
+            thread: Some(thread),
+        })
+    }
+
+    /// A thread that is gone drops what it is sent, and the job then ends with an error.
+    fn send(&self, request: T) {
+        let _ = self
+            .requests
+            .as_ref()
+            .map(|requests| requests.send(request));
+    }
+}
+
+impl<T> Drop for Server<T> {
+    /// Waits for the thread: what it read through must be closed when the pool is gone.
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
 }
 
 /// The state root of one block in the making. Dropping it cancels the work.
