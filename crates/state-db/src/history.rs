@@ -14,7 +14,7 @@ use crate::{
 };
 use alloy_primitives::{Address, B256, U256};
 use roaring::RoaringTreemap;
-use signet_libmdbx::TransactionKind;
+use signet_libmdbx::{Cursor, Rw, TransactionKind, WriteFlags};
 use state_root::updates::Account;
 use std::borrow::Cow;
 
@@ -133,60 +133,99 @@ fn absent(table: Table, block: u64) -> DbError {
 impl DbWrite {
     /// Adds blocks to histories. `changes` is sorted by key, then block.
     pub(crate) fn extend_histories(&self, changes: &[(HistoryKey, u64)]) -> Result<(), DbError> {
-        for group in changes.chunk_by(|a, b| a.0 == b.0) {
-            let key = group[0].0;
-            let last = key.shard(LAST_SHARD);
-            let stored = self.decoded(key.table(), &last, decode_shard)?;
-            let mut blocks = stored.unwrap_or_default();
-            for (_, block) in group {
-                blocks.insert(*block);
-            }
-            self.write_shards(key, &blocks)?;
-        }
-        Ok(())
-    }
-
-    /// Cuts what the last shard holds into full shards and a new last one.
-    fn write_shards(&self, key: HistoryKey, blocks: &RoaringTreemap) -> Result<(), DbError> {
-        let table = key.table();
-        let last = key.shard(LAST_SHARD);
-        if blocks.len() <= SHARD_BLOCKS as u64 {
-            return self.put(table, &last, &encode_shard(blocks)?);
-        }
-        let all: Vec<u64> = blocks.iter().collect();
-        let mut chunks = all.chunks(SHARD_BLOCKS).peekable();
-        while let Some(chunk) = chunks.next() {
-            let shard = encode_shard(&chunk.iter().copied().collect())?;
-            if chunks.peek().is_some() {
-                self.put(table, &key.shard(chunk[chunk.len() - 1]), &shard)?;
-            } else {
-                self.put(table, &last, &shard)?;
+        for same_table in changes.chunk_by(|a, b| a.0.table() == b.0.table()) {
+            let mut cursor = self.cursor(same_table[0].0.table())?;
+            for group in same_table.chunk_by(|a, b| a.0 == b.0) {
+                extend_history(&mut cursor, group[0].0, group)?;
             }
         }
         Ok(())
     }
 
-    /// Removes the blocks above `target` from one history.
-    pub(crate) fn cut_history(&self, key: HistoryKey, target: u64) -> Result<(), DbError> {
-        let table = key.table();
-        let last = key.shard(LAST_SHARD);
-        let prefix = &last[..last.len() - 8];
-        let mut cursor = self.cursor(table)?;
-        let mut row: Option<Row<'_>> = cursor.set_key(&last).doing("read", table.name())?;
-        while let Some((found, value)) = row.filter(|(found, _)| found.starts_with(prefix)) {
-            let mut blocks = decode_shard(&value).ok_or_else(|| undecodable(table))?;
-            blocks.remove_range(target.saturating_add(1)..);
-            if !blocks.is_empty() {
-                if *found != *last {
-                    cursor.del().doing("delete from", table.name())?;
-                }
-                return self.put(table, &last, &encode_shard(&blocks)?);
+    /// Removes the blocks above `target` from histories, which are sorted by key.
+    pub(crate) fn cut_histories(&self, keys: &[HistoryKey], target: u64) -> Result<(), DbError> {
+        for same_table in keys.chunk_by(|a, b| a.table() == b.table()) {
+            let mut cursor = self.cursor(same_table[0].table())?;
+            for key in same_table {
+                cut_history(&mut cursor, *key, target)?;
             }
-            cursor.del().doing("delete from", table.name())?;
-            row = cursor.prev().doing("read", table.name())?;
         }
         Ok(())
     }
+}
+
+/// Adds the blocks of `group` to the history of `key`.
+fn extend_history(
+    cursor: &mut Cursor<'_, Rw>,
+    key: HistoryKey,
+    group: &[(HistoryKey, u64)],
+) -> Result<(), DbError> {
+    let table = key.table();
+    let last = key.shard(LAST_SHARD);
+    let stored: Option<Cow<'_, [u8]>> = cursor.set(&last).doing("read", table.name())?;
+    let mut blocks = match stored {
+        Some(value) => decode_shard(&value).ok_or_else(|| undecodable(table))?,
+        None => RoaringTreemap::new(),
+    };
+    for (_, block) in group {
+        blocks.insert(*block);
+    }
+    write_shards(cursor, key, &blocks)
+}
+
+/// Cuts what the last shard holds into full shards and a new last one.
+fn write_shards(
+    cursor: &mut Cursor<'_, Rw>,
+    key: HistoryKey,
+    blocks: &RoaringTreemap,
+) -> Result<(), DbError> {
+    if blocks.len() <= SHARD_BLOCKS as u64 {
+        return put_shard(cursor, key, LAST_SHARD, blocks);
+    }
+    let all: Vec<u64> = blocks.iter().collect();
+    let mut chunks = all.chunks(SHARD_BLOCKS).peekable();
+    while let Some(chunk) = chunks.next() {
+        let highest = if chunks.peek().is_some() {
+            chunk[chunk.len() - 1]
+        } else {
+            LAST_SHARD
+        };
+        put_shard(cursor, key, highest, &chunk.iter().copied().collect())?;
+    }
+    Ok(())
+}
+
+fn put_shard(
+    cursor: &mut Cursor<'_, Rw>,
+    key: HistoryKey,
+    highest: u64,
+    blocks: &RoaringTreemap,
+) -> Result<(), DbError> {
+    let value = encode_shard(blocks)?;
+    cursor
+        .put(&key.shard(highest), &value, WriteFlags::UPSERT)
+        .doing("write", key.table().name())
+}
+
+/// Removes the blocks above `target` from one history.
+fn cut_history(cursor: &mut Cursor<'_, Rw>, key: HistoryKey, target: u64) -> Result<(), DbError> {
+    let table = key.table();
+    let last = key.shard(LAST_SHARD);
+    let prefix = &last[..last.len() - 8];
+    let mut row: Option<Row<'_>> = cursor.set_key(&last).doing("read", table.name())?;
+    while let Some((found, value)) = row.filter(|(found, _)| found.starts_with(prefix)) {
+        let mut blocks = decode_shard(&value).ok_or_else(|| undecodable(table))?;
+        blocks.remove_range(target.saturating_add(1)..);
+        if !blocks.is_empty() {
+            if *found != *last {
+                cursor.del().doing("delete from", table.name())?;
+            }
+            return put_shard(cursor, key, LAST_SHARD, &blocks);
+        }
+        cursor.del().doing("delete from", table.name())?;
+        row = cursor.prev().doing("read", table.name())?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -207,7 +246,7 @@ mod tests {
             tx.extend_histories(&changes).unwrap();
         }
         if let Some(target) = target {
-            tx.cut_history(key, target).unwrap();
+            tx.cut_histories(&[key], target).unwrap();
         }
         tx.commit().unwrap();
         dump(&db, Table::AccountsHistory)

@@ -119,20 +119,25 @@ impl DbWrite {
     /// Removes every row of `table` from `key` on.
     pub(crate) fn delete_from(&self, table: Table, key: &[u8]) -> Result<(), DbError> {
         let mut cursor = self.cursor(table)?;
-        let mut found = cursor
-            .set_range::<(), ()>(key)
-            .doing("read", table.name())?;
-        while found.is_some() {
+        let last: Option<Row<'_>> = cursor.last().doing("read", table.name())?;
+        // Copied, because the page it is on is about to change.
+        let Some(last) = last.map(|(last, _)| last.into_owned()) else {
+            return Ok(());
+        };
+        let mut row: Option<Row<'_>> = cursor.set_range(key).doing("read", table.name())?;
+        while let Some((found, _)) = row {
+            let is_last = *found == *last;
             if table.is_dup_sort() {
                 cursor.del_all_dups()
             } else {
                 cursor.del()
             }
             .doing("delete from", table.name())?;
-            // Sought again: past the last row, a cursor that has deleted has no defined position.
-            found = cursor
-                .set_range::<(), ()>(key)
-                .doing("read", table.name())?;
+            // Past the last row, a cursor that has deleted has no defined position.
+            if is_last {
+                break;
+            }
+            row = cursor.next().doing("read", table.name())?;
         }
         Ok(())
     }
@@ -161,5 +166,46 @@ pub(crate) fn upsert_dup(
             .put(key, value, WriteFlags::UPSERT)
             .doing("write", table.name()),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{dump, temp_db};
+
+    /// The keys left of `0..rows`, of which each fills a good part of a page, after a removal.
+    fn left(table: Table, rows: u64, from: u64) -> Vec<u64> {
+        let (_dir, db) = temp_db();
+        let tx = db.write().unwrap();
+        let mut cursor = tx.cursor(table).unwrap();
+        for row in 0..rows {
+            let duplicates = if table.is_dup_sort() { 3 } else { 1 };
+            for duplicate in 0..duplicates {
+                let value = [duplicate; 200];
+                cursor
+                    .put(&row.to_be_bytes(), &value, WriteFlags::UPSERT)
+                    .unwrap();
+            }
+        }
+        drop(cursor);
+        tx.delete_from(table, &from.to_be_bytes()).unwrap();
+        tx.commit().unwrap();
+        let mut keys: Vec<_> = dump(&db, table)
+            .into_iter()
+            .map(|(key, _)| u64::from_be_bytes(key.try_into().unwrap()))
+            .collect();
+        keys.dedup();
+        keys
+    }
+
+    #[test]
+    fn deleting_from_a_key_crosses_pages_and_stops_at_the_end() {
+        for table in [Table::Headers, Table::AccountChangeSets] {
+            for (rows, from) in [(0, 0), (1, 0), (500, 0), (500, 3), (500, 499), (500, 500)] {
+                let expected: Vec<_> = (0..from.min(rows)).collect();
+                assert_eq!(left(table, rows, from), expected, "{table:?} {rows} {from}");
+            }
+        }
     }
 }

@@ -97,7 +97,7 @@ impl StateDb {
         tx.restore_plain(&before)?;
         tx.write_overlay(&Overlay::default().extend(&hashed, &trie))?;
         report(UnwindStage::History, before.leaves());
-        tx.cut_histories(&before, target)?;
+        tx.remove_changes(&before, target)?;
         report(UnwindStage::Blocks, summary.blocks);
         tx.remove_blocks(target, head.number)?;
         tx.lower_markers(target)?;
@@ -266,32 +266,34 @@ impl DbWrite {
         Ok(())
     }
 
-    fn cut_histories(&self, before: &Before, target: u64) -> Result<(), DbError> {
-        for address in before.accounts.keys() {
-            self.cut_history(HistoryKey::Account(*address), target)?;
-        }
-        for (address, slots) in &before.slots {
-            for (slot, _) in slots {
-                self.cut_history(HistoryKey::Slot(*address, *slot), target)?;
-            }
-        }
+    fn remove_changes(&self, before: &Before, target: u64) -> Result<(), DbError> {
+        let accounts = before.accounts.keys().copied().map(HistoryKey::Account);
+        let slots = before.slots.iter().flat_map(|(address, slots)| {
+            slots
+                .iter()
+                .map(|(slot, _)| HistoryKey::Slot(*address, *slot))
+        });
+        let keys: Vec<_> = accounts.chain(slots).collect();
+        self.cut_histories(&keys, target)?;
         let first = (target + 1).to_be_bytes();
         self.delete_from(Table::AccountChangeSets, &first)?;
         self.delete_from(Table::StorageChangeSets, &first)
     }
 
     fn remove_blocks(&self, target: u64, head: u64) -> Result<(), DbError> {
+        let mut transaction_hashes = Vec::new();
         for number in target + 1..=head {
             let block = self
                 .block(number)?
                 .ok_or_else(|| undecodable(Table::Headers))?;
             self.delete(Table::HeaderNumbers, block.hash.as_slice())?;
-            for transaction in &block.transactions {
-                self.delete(
-                    Table::TransactionHashNumbers,
-                    transaction.tx_hash().as_slice(),
-                )?;
-            }
+            let transactions = block.transactions.iter();
+            transaction_hashes.extend(transactions.map(|transaction| *transaction.tx_hash()));
+        }
+        // In key order, so that neighbours are found on the page at hand.
+        transaction_hashes.sort_unstable();
+        for hash in transaction_hashes {
+            self.delete(Table::TransactionHashNumbers, hash.as_slice())?;
         }
         let first_transaction = self.body_indices(target)?.next().to_be_bytes();
         for table in [
