@@ -79,7 +79,11 @@ pub fn copy_datadir(from: &Path, to: &Path) -> Result<(), CopyError> {
         }
         _ => {}
     }
-    copy_folder(from, to)
+    copy_folder(from, to).inspect_err(|_| {
+        // Half a copy is of no use, and its space may be what is missing. The error that is told
+        // is the one of the copy.
+        let _ = fs::remove_dir_all(to);
+    })
 }
 
 fn copy_folder(from: &Path, to: &Path) -> Result<(), CopyError> {
@@ -173,6 +177,22 @@ mod tests {
         );
         assert!(to.join("chain.json").exists());
         assert!(!to.join("db/mdbx.lck").exists() && !to.join("old").exists());
+    }
+
+    #[test]
+    fn half_a_copy_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::create_dir_all(from.join("a")).unwrap();
+        fs::write(from.join("a/file"), "x").unwrap();
+        // The folder that should get a copy lies inside a file.
+        fs::write(dir.path().join("wall"), "").unwrap();
+        assert!(copy_datadir(&from, &dir.path().join("wall/to")).is_err());
+        copy_datadir(&from, &to).unwrap();
+        fs::remove_dir_all(&from).unwrap();
+        let gone = copy_datadir(&from, &to).unwrap_err().to_string();
+        assert!(gone.starts_with("failed to copy "), "{gone}");
+        assert!(!to.exists());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Invariant: after preparation the base block is known by number, hash and state root, as an
 //! engine that was started on the working copy told it.
 
-use super::{InStep as _, Progress, Step, StepError, probe::Probe};
+use super::{InStep as _, Progress, Step, StepError, disk, probe::Probe};
 use crate::{
     cache::{self, Building, Cache, Origin, WorkLock},
     client::BlockIdentity,
@@ -171,7 +171,8 @@ pub(crate) async fn init_datadir(
         log: &logs.join("init.log"),
         pid_file: &logs.join("init.pid"),
     };
-    engine::run_tool(run).await.in_step(Step::State)?;
+    let made = engine::run_tool(run).await.in_step(Step::State);
+    made.map_err(|error| disk::remark(error, datadir))?;
     Origin::leave(datadir, key.profile, key.seed).in_step(Step::State)?;
     Ok(())
 }

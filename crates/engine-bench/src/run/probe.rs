@@ -3,7 +3,7 @@
 //! Invariant: payloads are generated only on a state whose root at block 0 is the one they are
 //! generated for.
 
-use super::{InStep as _, Progress, Step, StepError};
+use super::{InStep as _, Progress, Step, StepError, disk};
 use crate::{
     cache::{self, Cache, ORIGIN_FILE, Origin},
     client::{BlockIdentity, Node},
@@ -181,7 +181,8 @@ impl Probe<'_> {
         let folder = recipe
             .make(self.cache, level, &mut node, on_block)
             .await
-            .in_step(Step::Payloads)?;
+            .in_step(Step::Payloads)
+            .map_err(|error| disk::remark(error, &workspace.datadir))?;
         engine.stop().in_step(Step::Stop)?;
         Ok(folder)
     }

@@ -5,7 +5,7 @@
 
 use super::{
     ENGINE_LOG, InStep as _, MEASURED_DIR, Prepared, Progress, Step, StepError, VISITS_DIR,
-    WARMUP_DIR, Waits, pass,
+    WARMUP_DIR, Waits, disk, pass,
 };
 use crate::{
     analyze::{log, sample},
@@ -61,14 +61,14 @@ impl Visiting<'_> {
                 payloads: discarded,
                 dir: dir.join(WARMUP_DIR),
             };
-            times.warmup_s += self.pass(&pass, times).await?;
+            times.warmup_s += self.whole_pass(&pass, times).await?;
         }
         let pass = Pass {
             step: Step::Measure,
             payloads: &payloads,
             dir: dir.join(MEASURED_DIR),
         };
-        times.measured_s += self.pass(&pass, times).await?;
+        times.measured_s += self.whole_pass(&pass, times).await?;
         Ok(())
     }
 
@@ -91,6 +91,13 @@ impl Visiting<'_> {
                 usize::try_from(count).map_or(payloads, |count| count.min(payloads))
             }
         }
+    }
+
+    /// A pass whose failure says when the disk is full.
+    async fn whole_pass(&self, pass: &Pass<'_>, times: &mut VisitTimes) -> Result<f64, StepError> {
+        let outcome = self.pass(pass, times).await;
+        let datadir = &self.prepared.workspace(&self.cell.engine)?.datadir;
+        outcome.map_err(|error| disk::remark(error, datadir))
     }
 
     /// Resets, starts, replays, stops and writes; gives the seconds the engine was answering.
