@@ -87,6 +87,7 @@ fn test(mut steps: Steps) -> Result<()> {
             "--workspace",
             "--all-targets",
             "--locked",
+            "--no-fail-fast",
         ],
     );
     steps.cargo(
