@@ -237,6 +237,45 @@ proptest! {
     }
 }
 
+/// Beside an extension lie targets before and after the branch it leads to, stored or not.
+#[test]
+fn targets_on_every_side_of_a_branch() {
+    let slots = |entries: &[(&[u8], u64)]| {
+        vec![HashedChange {
+            address: B256::ZERO,
+            account: Some(Some(Account::default())),
+            storage_wiped: false,
+            slots: entries
+                .iter()
+                .map(|(first, value)| (B256::right_padding_from(first), U256::from(*value)))
+                .collect(),
+        }]
+    };
+    let stored = slots(&[
+        (&[0x11, 0x51], 1),
+        (&[0x11, 0x52], 2),
+        (&[0x11, 0x60], 3),
+        (&[0x20], 4),
+    ]);
+    let not_stored = slots(&[(&[0x11, 0x51], 1), (&[0x11, 0x60], 3), (&[0x20], 4)]);
+    let around = slots(&[
+        (&[0x10], 5),
+        (&[0x10, 1], 6),
+        (&[0x10, 2], 7),
+        (&[0x11, 0x51], 8),
+        (&[0x12], 9),
+    ]);
+    let pool = RootPool::new(config(60, ChunkPolicy::Always, 1, 1)).unwrap();
+    for before in [stored, not_stored] {
+        let empty = MemState::from_leaves(Accounts::new(), Slots::new()).unwrap();
+        let (state, root) = check_block(&pool, empty, &before, 1);
+        // Every path is read at once: nothing has to be asked for again.
+        let counters = run(&pool, &state, root, &around, 1).counters;
+        assert_eq!((counters.storage_targets, counters.batches), (5, 1));
+        check_block(&pool, (state, root), &around, 1);
+    }
+}
+
 /// Some hundred accounts, a quarter with slots, under hashed keys.
 fn sample_state() -> (MemState, B256) {
     let address = |seed: u16| keccak256(Address::left_padding_from(&seed.to_be_bytes()));
