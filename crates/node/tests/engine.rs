@@ -106,7 +106,7 @@ async fn a_wrong_field_is_invalid_and_names_the_parent() {
     let wrong: [Wrong; 13] = [
         (
             |block| block.header.state_root = B256::repeat_byte(1),
-            "state root mismatch",
+            "mismatched block state root",
         ),
         (
             |block| block.header.receipts_root = B256::repeat_byte(1),
@@ -138,7 +138,7 @@ async fn a_wrong_field_is_invalid_and_names_the_parent() {
         ),
         (
             |block| block.header.parent_beacon_block_root = Some(B256::ZERO),
-            "state root mismatch",
+            "mismatched block state root",
         ),
         (
             |block| block.body.transactions.swap(0, 1),

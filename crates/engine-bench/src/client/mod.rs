@@ -123,7 +123,7 @@ impl Node {
     }
 }
 
-/// The status in one line, for records: `INVALID: state root mismatch`.
+/// The status in one line, for records: `INVALID: mismatched block state root: …`.
 pub(crate) fn status_text(status: &PayloadStatus) -> String {
     match &status.status {
         PayloadStatusEnum::Valid => "VALID".to_owned(),

@@ -147,6 +147,14 @@ impl Launch<'_> {
     }
 }
 
+/// The command with which the embedded engine writes a generated state into an empty folder.
+pub fn init_command(engine: &EngineSpec, profile: &str, seed: u64, datadir: &Path) -> Command {
+    let mut command = Command::new(&engine.program);
+    command.args(["bench-reth", "init", "--profile", profile, "--seed"]);
+    command.arg(seed.to_string()).arg("--datadir").arg(datadir);
+    command
+}
+
 /// The command that brings a datadir back to block `target`, which stays.
 pub fn unwind_command(engine: &EngineSpec, datadir: &Path, target: u64) -> Command {
     let mut command = Command::new(&engine.program);

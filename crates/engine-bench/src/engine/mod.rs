@@ -9,7 +9,7 @@ mod process;
 mod ready;
 
 pub(crate) use command::shared_flags;
-pub use command::{Endpoints, Launch, unwind_command};
+pub use command::{Endpoints, Launch, init_command, unwind_command};
 pub use leftover::stop_leftover;
 pub use process::{Engine, ToolRun, run_tool};
 pub use ready::wait_until_ready;

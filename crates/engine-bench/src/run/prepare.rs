@@ -13,10 +13,7 @@ use crate::{
     sweep::{self, BaseSource, EngineSpec, ResetMethod, Settings},
 };
 use engine_api::JwtSecret;
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
 
 /// Folder of logs of the preparation inside a results folder.
 const PREPARE_DIR: &str = "prepare";
@@ -159,12 +156,7 @@ pub(crate) async fn init_datadir(
     logs: &Path,
 ) -> Result<(), StepError> {
     let engine = sweep::embedded_engine().in_step(Step::State)?;
-    let mut command = Command::new(&engine.program);
-    command.args(["bench-reth", "init", "--profile", key.profile, "--seed"]);
-    command
-        .arg(key.seed.to_string())
-        .arg("--datadir")
-        .arg(datadir);
+    let command = engine::init_command(&engine, key.profile, key.seed, datadir);
     cache::make_dir(logs).in_step(Step::State)?;
     let run = ToolRun {
         command,

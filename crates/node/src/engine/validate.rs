@@ -354,5 +354,12 @@ pub(super) fn check_results(
 
 /// Checks the state root.
 pub(super) fn check_state_root(header: &Header, computed: B256) -> Result<(), Invalid> {
-    Invalid::unless_equal("state root", header.state_root, computed)
+    if computed == header.state_root {
+        return Ok(());
+    }
+    // Worded as reth words it: what was computed is what it got.
+    Err(Invalid::block(format!(
+        "mismatched block state root: got {computed}, expected {}",
+        header.state_root
+    )))
 }
