@@ -162,12 +162,12 @@ fn in_any(file: &str, folders: &[&str]) -> bool {
 
 /// Absolute paths of somebody's machine.
 fn check_paths(file: &str, text: &str) -> Vec<Finding> {
-    if file.ends_with(".lock") || file == "crates/xtask/src/tidy.rs" {
+    if file.ends_with(".lock") {
         return Vec::new();
     }
-    let machine = ["/root/", "/home/", "/Users/"];
+    let homes = ["root", "home", "Users"].map(|home| format!("/{home}/"));
     let lines = text.lines().enumerate();
-    let hits = lines.filter(|(_, line)| machine.iter().any(|path| holds_path(line, path)));
+    let hits = lines.filter(|(_, line)| homes.iter().any(|path| holds_path(line, path)));
     hits.map(|(number, _)| format!("{file}:{}: a path of one machine", number + 1))
         .collect()
 }
@@ -277,7 +277,10 @@ mod tests {
 
     #[test]
     fn finds_machine_paths_and_leaves_others() {
-        assert_eq!(check_paths("a.md", "see /home/someone/x").len(), 1);
+        assert_eq!(
+            check_paths("a.md", &format!("see /{}/someone", "home")).len(),
+            1
+        );
         assert_eq!(
             check_paths("a.md", "see https://example.org/home/x and $HOME/home/x").len(),
             0

@@ -19,7 +19,7 @@ pub const LATENCY_FILE: &str = "combined_latency.csv";
 pub const GAS_FILE: &str = "total_gas.csv";
 
 /// One row of `samples.csv`. The optional columns are what the engine told about the block.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct Sample {
     /// Block number.
     pub block_number: u64,
@@ -190,17 +190,9 @@ pub(crate) mod tests {
             forkchoice_updated_ns: fcu_ns,
             engine_ns: Some(new_payload_ns / 2),
             gas_limit: 1_000_000_000,
-            start_ns: 0,
             answered_ns: new_payload_ns + fcu_ns,
             end_ns: new_payload_ns + fcu_ns + 10,
-            wait_ns: 0,
-            state_root_ns: None,
-            account_targets: None,
-            storage_targets: None,
-            batches: None,
-            jobs: None,
-            unsplit_batches: None,
-            nodes_revealed: None,
+            ..Sample::default()
         }
     }
 

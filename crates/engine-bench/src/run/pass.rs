@@ -110,7 +110,14 @@ pub async fn replay(
             answered_ns,
             end_ns: since(began),
             wait_ns: waited_ns,
-            ..untimed(payload, new_payload_ns, forkchoice_updated_ns)
+            block_number: payload.number,
+            block_hash: payload.hash,
+            gas_used: payload.gas_used,
+            gas_limit: payload.gas_limit,
+            transaction_count: payload.transaction_count,
+            new_payload_ns,
+            forkchoice_updated_ns,
+            ..Sample::default()
         });
     }
     Ok(())
@@ -174,29 +181,5 @@ impl At<'_> {
             block: self.block,
             status: status_text(status),
         })
-    }
-}
-
-fn untimed(payload: &PreparedPayload, new_payload_ns: u64, forkchoice_updated_ns: u64) -> Sample {
-    Sample {
-        block_number: payload.number,
-        block_hash: payload.hash,
-        gas_used: payload.gas_used,
-        transaction_count: payload.transaction_count,
-        new_payload_ns,
-        forkchoice_updated_ns,
-        gas_limit: payload.gas_limit,
-        engine_ns: None,
-        start_ns: 0,
-        answered_ns: 0,
-        end_ns: 0,
-        wait_ns: 0,
-        state_root_ns: None,
-        account_targets: None,
-        storage_targets: None,
-        batches: None,
-        jobs: None,
-        unsplit_batches: None,
-        nodes_revealed: None,
     }
 }
