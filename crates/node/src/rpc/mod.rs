@@ -6,13 +6,12 @@
 
 mod args;
 mod auth;
-mod call;
 mod convert;
 mod engine;
 mod error;
 mod eth;
 mod forks;
-mod logs;
+mod pool;
 mod public;
 mod reth;
 mod server;

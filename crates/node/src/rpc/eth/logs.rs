@@ -1,21 +1,37 @@
 //! `eth_getLogs`: scans the blocks of a range, skipping those whose bloom rules them out.
 
-use super::{
-    Context, convert,
-    error::RESOURCE_NOT_FOUND,
-    error::{error, from_read, invalid_params},
+use super::{Module, Registered, reading};
+use crate::{
+    primitives::ChainBlock,
+    rpc::{
+        Context,
+        args::Arguments,
+        convert,
+        error::{RESOURCE_NOT_FOUND, error, from_read, invalid_params},
+    },
 };
-use crate::primitives::ChainBlock;
 use alloy_eips::BlockNumberOrTag;
 use alloy_rpc_types_eth::{Filter, FilterBlockOption, Log};
-use jsonrpsee::types::ErrorObjectOwned;
+use jsonrpsee::types::{ErrorObjectOwned, Params};
 use std::sync::Arc;
 
 /// Longest range of one request, in blocks: reth's default for `--rpc.max-blocks-per-filter`.
 const MAX_BLOCKS: u64 = 100_000;
 
+/// The methods the auth port has too.
+pub(super) fn register_on_auth(module: &mut Module) -> Registered {
+    reading(module, "eth_getLogs", get_logs)
+}
+
+fn get_logs(params: &Params<'_>, context: &Context) -> Result<Vec<Log>, ErrorObjectOwned> {
+    let mut arguments = Arguments::new(params);
+    let filter: Filter = arguments.next("filter")?;
+    arguments.end()?;
+    matching(context, &filter)
+}
+
 /// The logs that match `filter`, in chain order.
-pub(super) fn get_logs(context: &Context, filter: &Filter) -> Result<Vec<Log>, ErrorObjectOwned> {
+fn matching(context: &Context, filter: &Filter) -> Result<Vec<Log>, ErrorObjectOwned> {
     let mut found = Vec::new();
     match filter.block_option {
         FilterBlockOption::AtBlockHash(hash) => {

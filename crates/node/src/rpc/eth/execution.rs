@@ -3,24 +3,68 @@
 //! As geth does when no gas price is given, the call pays nothing: base fee and price are zero. The
 //! sender's nonce is not checked and its balance is raised to what the message needs.
 
-use super::{
-    Context,
-    error::{EXECUTION_REVERTED, SERVER_ERROR, error, from_read},
+use super::{Answer, Module, Registered, block_of, not_found, reading, state_of};
+use crate::{
+    engine::StateReader,
+    rpc::{
+        Context,
+        args::Arguments,
+        error::{EXECUTION_REVERTED, SERVER_ERROR, error, from_read, invalid_params},
+    },
 };
-use crate::engine::StateReader;
 use alloy_consensus::Header;
+use alloy_eips::BlockId;
 use alloy_evm::{EthEvmFactory, Evm, EvmFactory};
-use alloy_primitives::{Bytes, TxKind};
+use alloy_primitives::{Bytes, TxKind, U64};
 use alloy_rpc_types_eth::TransactionRequest;
-use jsonrpsee::types::ErrorObjectOwned;
+use jsonrpsee::types::{ErrorObjectOwned, Params};
 use revm::{
     DatabaseRef,
     context::{TxEnv, result::ExecutionResult},
     database::CacheDB,
 };
 
+/// Tip that is suggested: one gwei. There is no market to learn a better one from.
+const SUGGESTED_TIP_WEI: u64 = 1_000_000_000;
+
+/// The methods of the public port alone.
+pub(super) fn register(module: &mut Module) -> Registered {
+    module.register_method("eth_maxPriorityFeePerGas", |_, _, _| {
+        Answer::Ok(U64::from(SUGGESTED_TIP_WEI))
+    })?;
+    module.register_method("eth_gasPrice", |_, context, _| {
+        let next = context
+            .chain
+            .chain_spec()
+            .next_base_fee(&context.chain.head_header());
+        Answer::Ok(U64::from(next.saturating_add(SUGGESTED_TIP_WEI)))
+    })?;
+    Ok(())
+}
+
+/// The methods the auth port has too.
+pub(super) fn register_on_auth(module: &mut Module) -> Registered {
+    reading(module, "eth_call", call)
+}
+
+fn call(params: &Params<'_>, context: &Context) -> Answer<Bytes> {
+    let mut arguments = Arguments::new(params);
+    let request = arguments.next("transaction")?;
+    let id = arguments.optional::<BlockId>("block")?.unwrap_or_default();
+    if arguments
+        .optional::<serde_json::Value>("stateOverrides")?
+        .is_some()
+    {
+        return Err(invalid_params("state overrides are not supported"));
+    }
+    arguments.end()?;
+    let block = block_of(context, id)?.ok_or_else(|| not_found(id))?;
+    let state = state_of(context, BlockId::from(block.block.hash))?;
+    run(context, &block.block.header, state, request)
+}
+
 /// Runs `request` on `state`, the state after the block of `header`.
-pub(super) fn run(
+fn run(
     context: &Context,
     header: &Header,
     state: StateReader,
