@@ -4,6 +4,7 @@
 //! before a commit; `gen` remakes generated files.
 
 mod contracts;
+mod go;
 mod steps;
 mod tidy;
 
@@ -79,7 +80,11 @@ fn test(mut steps: Steps) -> Result<()> {
             "--locked",
         ],
     );
-    steps.cargo(
+    steps.when(go::missing(), "install geth", go::install_geth);
+    let geth = go::geth(steps.root());
+    let geth = geth.exists().then(|| geth.to_string_lossy().into_owned());
+    let geth = geth.as_deref().map(|path| (go::GETH_VARIABLE, path));
+    steps.cargo_with_env(
         "test",
         &[
             "test",
@@ -89,6 +94,7 @@ fn test(mut steps: Steps) -> Result<()> {
             "--locked",
             "--no-fail-fast",
         ],
+        geth.as_slice(),
     );
     steps.cargo(
         "doc tests",

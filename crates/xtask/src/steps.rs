@@ -30,6 +30,11 @@ impl Steps {
         }
     }
 
+    /// The folder that holds the workspace.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Runs one step and notes how it ended.
     pub(crate) fn run(&mut self, name: &str, step: impl FnOnce(&Path) -> Result<()>) {
         eprintln!("== {name}");
