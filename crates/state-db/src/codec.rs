@@ -2,8 +2,9 @@
 //!
 //! Integers in keys are big-endian, so that byte order is number order. Values are `reth-codecs`
 //! Compact, except bare integers and byte strings, which reth stores as SCALE (little-endian).
-//! Decoders of state rows never panic: what does not fit is [`None`].
+//! Decoders never panic: what does not fit is [`None`].
 
+use crate::contain::contained;
 use alloy_primitives::{Address, B256, KECCAK256_EMPTY, U256};
 use alloy_trie::{BranchNodeCompact, Nibbles};
 use reth_codecs::{Compact, Compress, Decompress};
@@ -71,10 +72,13 @@ pub(crate) fn decode_storage_node(value: &[u8]) -> Option<(Nibbles, BranchNodeCo
 
 /// A branch node: three masks, then its hashes.
 pub(crate) fn decode_node(value: &[u8]) -> Option<BranchNodeCompact> {
-    let hash_mask = u16::from_be_bytes([*value.get(4)?, *value.get(5)?]);
+    let (masks, _) = value.split_first_chunk::<6>()?;
+    let mask = |at: usize| u16::from_be_bytes([masks[at], masks[at + 1]]);
+    let (state_mask, hash_mask) = (mask(0), mask(4));
+    let subsets = (mask(2) | hash_mask) & !state_mask == 0;
     let hashes = hash_mask.count_ones() as usize;
     let fits = |count: usize| value.len() == 6 + 32 * count;
-    (fits(hashes) || fits(hashes + 1))
+    (subsets && (fits(hashes) || fits(hashes + 1)))
         .then(|| BranchNodeCompact::from_compact(value, value.len()).0)
 }
 
@@ -152,6 +156,23 @@ pub(crate) fn decode_bytes(value: &[u8]) -> Option<Vec<u8>> {
 /// A block number in a key.
 pub(crate) fn decode_block_key(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(..8)?.try_into().ok()?))
+}
+
+/// A whole Compact value.
+pub(crate) fn decode_compact<T: Compact>(value: &[u8]) -> Option<T> {
+    contained(|| T::from_compact(value, value.len()).0)
+}
+
+/// A Compact list, which begins with its length. Every element takes a byte at least.
+pub(crate) fn decode_list<T: Compact>(value: &[u8]) -> Option<T> {
+    (list_length(value)? <= value.len()).then(|| decode_compact(value))?
+}
+
+/// The number a Compact list begins with: seven bits a byte, lowest first.
+fn list_length(value: &[u8]) -> Option<usize> {
+    let end = value.iter().take(9).position(|byte| *byte < 0x80)?;
+    let digits = value[..=end].iter().rev();
+    Some(digits.fold(0, |n, byte| n << 7 | usize::from(byte & 0x7f)))
 }
 
 /// The transaction numbers of a block.

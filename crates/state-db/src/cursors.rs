@@ -4,7 +4,7 @@
 
 use crate::{
     codec::{self, PATH_SUBKEY_LEN},
-    error::Context,
+    error::{Context, DbError},
     tables::Table,
     tx::{DbTx, Row},
     view::undecodable,
@@ -65,11 +65,21 @@ impl<'a, K: TransactionKind> Rows<'a, K> {
         };
         Ok(row.doing("read", self.table.name())?)
     }
+
+    /// The error of a row; `key` is not given by a table with duplicates.
+    fn undecodable(&self, key: &[u8]) -> DbError {
+        let key = if self.table.is_dup_sort() {
+            self.key.as_slice()
+        } else {
+            key
+        };
+        undecodable(self.table, key)
+    }
 }
 
-/// Applies `decode` to a row, if there is one.
-fn decode_row<T>(
-    table: Table,
+/// Applies `decode` to a row of `rows`, if there is one.
+fn decode_row<K: TransactionKind, T>(
+    rows: &Rows<'_, K>,
     row: Option<Row<'_>>,
     decode: impl FnOnce(&[u8], &[u8]) -> Option<T>,
 ) -> Result<Option<T>, CursorError> {
@@ -78,7 +88,7 @@ fn decode_row<T>(
     };
     decode(&key, &value)
         .map(Some)
-        .ok_or_else(|| undecodable(table).into())
+        .ok_or_else(|| rows.undecodable(&key).into())
 }
 
 /// Cursor over the stored branches of one trie.
@@ -107,7 +117,7 @@ impl<'a, K: TransactionKind> DbTrieCursor<'a, K> {
         row: Option<Row<'_>>,
     ) -> Result<Option<(Nibbles, BranchNodeCompact)>, CursorError> {
         let dup = self.0.table.is_dup_sort();
-        decode_row(self.0.table, row, |key, value| {
+        decode_row(&self.0, row, |key, value| {
             if dup {
                 codec::decode_storage_node(value)
             } else {
@@ -151,7 +161,7 @@ impl<K: TransactionKind> TrieCursor for DbTrieCursor<'_, K> {
         };
         let node = codec::decode_node(node);
         node.map(Some)
-            .ok_or_else(|| undecodable(self.0.table).into())
+            .ok_or_else(|| self.0.undecodable(&key).into())
     }
 
     fn seek(
@@ -177,12 +187,12 @@ impl<K: TransactionKind> HashedCursor for DbAccountCursor<'_, K> {
 
     fn seek(&mut self, key: B256) -> Result<Option<(B256, Account)>, CursorError> {
         let row = self.0.seek(key.as_slice())?;
-        decode_row(self.0.table, row, account_row)
+        decode_row(&self.0, row, account_row)
     }
 
     fn next(&mut self) -> Result<Option<(B256, Account)>, CursorError> {
         let row = self.0.next()?;
-        decode_row(self.0.table, row, account_row)
+        decode_row(&self.0, row, account_row)
     }
 }
 
@@ -191,12 +201,12 @@ impl<K: TransactionKind> HashedCursor for DbSlotCursor<'_, K> {
 
     fn seek(&mut self, key: B256) -> Result<Option<(B256, U256)>, CursorError> {
         let row = self.0.seek(key.as_slice())?;
-        decode_row(self.0.table, row, |_, value| codec::decode_slot(value))
+        decode_row(&self.0, row, |_, value| codec::decode_slot(value))
     }
 
     fn next(&mut self) -> Result<Option<(B256, U256)>, CursorError> {
         let row = self.0.next()?;
-        decode_row(self.0.table, row, |_, value| codec::decode_slot(value))
+        decode_row(&self.0, row, |_, value| codec::decode_slot(value))
     }
 }
 

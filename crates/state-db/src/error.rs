@@ -80,8 +80,16 @@ pub enum DbError {
         /// Number of receipts.
         receipts: usize,
     },
-    /// A stored value cannot be decoded, or a row that must exist is absent.
-    #[error("decode {table}: {problem}")]
+    /// A row's bytes are not what its table holds.
+    #[error("decode the corrupt row of {table} at {key}; `db verify` lists what else is wrong")]
+    CorruptRow {
+        /// The table's name.
+        table: &'static str,
+        /// The row's key as hexadecimal digits.
+        key: String,
+    },
+    /// A row that must exist is absent.
+    #[error("read {table}: {problem}")]
     Corrupt {
         /// The table's name.
         table: &'static str,

@@ -72,7 +72,7 @@ impl<K: TransactionKind> DbTx<K> {
             .doing("read", table.name())?;
         let (found, before) = row
             .and_then(|row| codec::decode_account_change(&row))
-            .ok_or_else(|| undecodable(table))?;
+            .ok_or_else(|| undecodable(table, &changed.to_be_bytes()))?;
         if found == address {
             Ok(before)
         } else {
@@ -95,7 +95,7 @@ impl<K: TransactionKind> DbTx<K> {
             .doing("read", table.name())?;
         let (found, before) = row
             .and_then(|row| codec::decode_slot(&row))
-            .ok_or_else(|| undecodable(table))?;
+            .ok_or_else(|| undecodable(table, &codec::storage_change_key(changed, &address)))?;
         if found == slot {
             Ok(before)
         } else {
@@ -115,10 +115,10 @@ impl<K: TransactionKind> DbTx<K> {
             .set_range(&wanted)
             .doing("read", table.name())?;
         let prefix = &wanted[..wanted.len() - 8];
-        let Some((_, value)) = row.filter(|(found, _)| found.starts_with(prefix)) else {
+        let Some((shard, value)) = row.filter(|(found, _)| found.starts_with(prefix)) else {
             return Ok(None);
         };
-        let blocks = decode_shard(&value).ok_or_else(|| undecodable(table))?;
+        let blocks = decode_shard(&value).ok_or_else(|| undecodable(table, &shard))?;
         Ok(blocks.select(blocks.rank(block)))
     }
 }
@@ -164,7 +164,7 @@ fn extend_history(
     let last = key.shard(LAST_SHARD);
     let stored: Option<Cow<'_, [u8]>> = cursor.set(&last).doing("read", table.name())?;
     let mut blocks = match stored {
-        Some(value) => decode_shard(&value).ok_or_else(|| undecodable(table))?,
+        Some(value) => decode_shard(&value).ok_or_else(|| undecodable(table, &last))?,
         None => RoaringTreemap::new(),
     };
     for (_, block) in group {
@@ -214,7 +214,7 @@ fn cut_history(cursor: &mut Cursor<'_, Rw>, key: HistoryKey, target: u64) -> Res
     let prefix = &last[..last.len() - 8];
     let mut row: Option<Row<'_>> = cursor.set_key(&last).doing("read", table.name())?;
     while let Some((found, value)) = row.filter(|(found, _)| found.starts_with(prefix)) {
-        let mut blocks = decode_shard(&value).ok_or_else(|| undecodable(table))?;
+        let mut blocks = decode_shard(&value).ok_or_else(|| undecodable(table, &found))?;
         blocks.remove_range(target.saturating_add(1)..);
         if !blocks.is_empty() {
             if *found != *last {

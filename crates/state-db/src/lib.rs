@@ -13,6 +13,7 @@
 //! Every write is one MDBX transaction: it happens completely or not at all.
 
 mod codec;
+mod contain;
 mod cursors;
 mod db;
 mod error;

@@ -17,7 +17,7 @@ use crate::{
     tables::Table,
     tx::{DbTx, DbView, DbWrite, Row},
     types::{BlockNumHash, UnwindProgress, UnwindStage, UnwindSummary},
-    view::{Marker, undecodable},
+    view::{Marker, missing, undecodable},
 };
 use alloy_primitives::{Address, B256, U256, keccak256, map::AddressMap};
 use signet_libmdbx::TransactionKind;
@@ -122,7 +122,7 @@ impl StateDb {
 
 fn target_hash(view: &DbView, target: u64) -> Result<B256, DbError> {
     view.block_hash(target)?
-        .ok_or_else(|| undecodable(Table::CanonicalHeaders))
+        .ok_or_else(|| missing(Table::CanonicalHeaders, target))
 }
 
 impl<K: TransactionKind> DbTx<K> {
@@ -217,7 +217,7 @@ impl Before {
             })?;
         let header = view
             .header(target)?
-            .ok_or_else(|| undecodable(Table::Headers))?;
+            .ok_or_else(|| missing(Table::Headers, target))?;
         if computed != header.state_root {
             return Err(UnwindError::RootMismatch {
                 target,
@@ -240,7 +240,7 @@ impl<K: TransactionKind> DbTx<K> {
         let mut cursor = self.cursor(table)?;
         let mut row: Option<Row<'_>> = cursor.set_range(first).doing("read", table.name())?;
         while let Some((key, value)) = row {
-            each(&key, &value).ok_or_else(|| undecodable(table))?;
+            each(&key, &value).ok_or_else(|| undecodable(table, &key))?;
             row = cursor.next().doing("read", table.name())?;
         }
         Ok(())
@@ -285,7 +285,7 @@ impl DbWrite {
         for number in target + 1..=head {
             let block = self
                 .block(number)?
-                .ok_or_else(|| undecodable(Table::Headers))?;
+                .ok_or_else(|| missing(Table::Headers, number))?;
             self.delete(Table::HeaderNumbers, block.hash.as_slice())?;
             let transactions = block.transactions.iter();
             transaction_hashes.extend(transactions.map(|transaction| *transaction.tx_hash()));

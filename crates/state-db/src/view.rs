@@ -1,7 +1,7 @@
 //! Reading blocks, plain state and markers from one snapshot.
 
 use crate::{
-    codec::{self, BodyIndices},
+    codec::{self, BodyIndices, decode_compact},
     error::{Context, DbError},
     tables::Table,
     tx::{DbTx, Row},
@@ -9,8 +9,7 @@ use crate::{
 };
 use alloy_consensus::Header;
 use alloy_eips::eip4895::Withdrawals;
-use alloy_primitives::{Address, B256, Bytes, U256};
-use reth_codecs::Compact;
+use alloy_primitives::{Address, B256, Bytes, U256, hex};
 use reth_primitives_traits::Bytecode;
 use signet_libmdbx::TransactionKind;
 use state_root::updates::Account;
@@ -28,25 +27,20 @@ pub(crate) enum Marker {
     Safe = 1,
 }
 
-/// The error of a row that does not decode.
-pub(crate) fn undecodable(table: Table) -> DbError {
-    DbError::Corrupt {
+/// The error of the row at `key` that does not decode.
+pub(crate) fn undecodable(table: Table, key: &[u8]) -> DbError {
+    DbError::CorruptRow {
         table: table.name(),
-        problem: "a row has an unexpected shape".into(),
+        key: hex::encode_prefixed(key),
     }
 }
 
 /// The error of a row that must exist.
-fn missing(table: Table, what: impl std::fmt::Display) -> DbError {
+pub(crate) fn missing(table: Table, what: impl std::fmt::Display) -> DbError {
     DbError::Corrupt {
         table: table.name(),
         problem: format!("no row for {what}"),
     }
-}
-
-/// Decodes a whole Compact value that this crate wrote.
-fn compact<T: Compact>(value: &[u8]) -> T {
-    T::from_compact(value, value.len()).0
 }
 
 impl<K: TransactionKind> DbTx<K> {
@@ -89,9 +83,7 @@ impl<K: TransactionKind> DbTx<K> {
 
     /// Header of a canonical block.
     pub fn header(&self, number: u64) -> Result<Option<Header>, DbError> {
-        Ok(self
-            .get(Table::Headers, &number.to_be_bytes())?
-            .map(|value| compact(&value)))
+        self.decoded(Table::Headers, &number.to_be_bytes(), decode_compact)
     }
 
     /// A canonical block with its senders.
@@ -104,16 +96,11 @@ impl<K: TransactionKind> DbTx<K> {
             .ok_or_else(|| missing(Table::CanonicalHeaders, number))?;
         let indices = self.body_indices(number)?;
         let key = number.to_be_bytes();
-        let ommers = self
-            .get(Table::BlockOmmers, &key)?
-            .map(|value| compact(&value));
-        let withdrawals = self
-            .get(Table::BlockWithdrawals, &key)?
-            .map(|value| compact(&value));
+        let ommers = self.decoded(Table::BlockOmmers, &key, codec::decode_list)?;
+        let withdrawals = self.decoded(Table::BlockWithdrawals, &key, codec::decode_list)?;
         Ok(Some(StoredBlock {
             hash,
-            transactions: self
-                .numbered(Table::Transactions, indices, |value| Some(compact(value)))?,
+            transactions: self.numbered(Table::Transactions, indices, decode_compact)?,
             senders: self.numbered(Table::TransactionSenders, indices, |value| {
                 Address::try_from(value).ok()
             })?,
@@ -134,7 +121,7 @@ impl<K: TransactionKind> DbTx<K> {
             return Ok(None);
         }
         let indices = self.body_indices(number)?;
-        self.numbered(Table::Receipts, indices, |value| Some(compact(value)))
+        self.numbered(Table::Receipts, indices, decode_compact)
             .map(Some)
     }
 
@@ -165,9 +152,7 @@ impl<K: TransactionKind> DbTx<K> {
 
     /// The transaction with this number in the chain.
     pub fn transaction(&self, number: u64) -> Result<Option<TransactionSigned>, DbError> {
-        Ok(self
-            .get(Table::Transactions, &number.to_be_bytes())?
-            .map(|value| compact(&value)))
+        self.decoded(Table::Transactions, &number.to_be_bytes(), decode_compact)
     }
 
     /// An account of the head state.
@@ -189,15 +174,14 @@ impl<K: TransactionKind> DbTx<K> {
         let Some(row) = row else {
             return Ok(U256::ZERO);
         };
-        let (found, value) = codec::decode_slot(&row).ok_or_else(|| undecodable(table))?;
+        let (found, value) =
+            codec::decode_slot(&row).ok_or_else(|| undecodable(table, address.as_slice()))?;
         Ok(if found == slot { value } else { U256::ZERO })
     }
 
     /// Code by its keccak-256, with the jump table it was stored with.
     pub fn analyzed_bytecode(&self, code_hash: B256) -> Result<Option<Bytecode>, DbError> {
-        Ok(self
-            .get(Table::Bytecodes, code_hash.as_slice())?
-            .map(|value| compact(&value)))
+        self.decoded(Table::Bytecodes, code_hash.as_slice(), decode_compact)
     }
 
     /// Code by its keccak-256.
@@ -241,7 +225,9 @@ impl<K: TransactionKind> DbTx<K> {
         let Some(value) = self.get(table, key)? else {
             return Ok(None);
         };
-        decode(&value).map(Some).ok_or_else(|| undecodable(table))
+        decode(&value)
+            .map(Some)
+            .ok_or_else(|| undecodable(table, key))
     }
 
     /// The values of a block's transactions in a table keyed by transaction number.
@@ -258,7 +244,8 @@ impl<K: TransactionKind> DbTx<K> {
                 .set(&number.to_be_bytes())
                 .doing("read", table.name())?;
             let value = value.ok_or_else(|| missing(table, number))?;
-            values.push(decode(&value).ok_or_else(|| undecodable(table))?);
+            let row = decode(&value).ok_or_else(|| undecodable(table, &number.to_be_bytes()));
+            values.push(row?);
         }
         Ok(values)
     }

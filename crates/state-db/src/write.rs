@@ -346,7 +346,9 @@ fn stored_slots(
     let mut row: Option<Cow<'_, [u8]>> =
         cursor.set(address.as_slice()).doing("read", table.name())?;
     while let Some(value) = row {
-        slots.push(codec::decode_slot(&value).ok_or_else(|| undecodable(table))?);
+        slots.push(
+            codec::decode_slot(&value).ok_or_else(|| undecodable(table, address.as_slice()))?,
+        );
         row = cursor
             .next_dup::<(), _>()
             .doing("read", table.name())?

@@ -51,8 +51,8 @@ impl TrieWriter<'_> {
             cursor
                 .append(&accounts.key, &accounts.value)
                 .doing("append to", table.name())?;
-            let account =
-                codec::decode_account(&accounts.value).ok_or_else(|| undecodable(table))?;
+            let account = codec::decode_account(&accounts.value)
+                .ok_or_else(|| undecodable(table, &accounts.key))?;
             leaf.clear();
             let account = TrieAccount {
                 nonce: account.nonce,
