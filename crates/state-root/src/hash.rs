@@ -1,6 +1,6 @@
 //! From changes to changed leaves: hashing keys once per block and keeping the last value of each.
 
-use crate::updates::{Account, AccountChange, HashedState, HashedStorage};
+use crate::updates::{Account, AccountChange, HashedChange, HashedState, HashedStorage};
 use alloy_primitives::{
     Address, B256, U256, keccak256,
     map::{AddressMap, B256Map, hash_map::Entry},
@@ -38,19 +38,6 @@ impl KeyHasher {
                 .collect(),
         }
     }
-}
-
-/// An [`AccountChange`] under hashed keys.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct HashedChange {
-    /// Hashed address.
-    pub(crate) address: B256,
-    /// New state; the outer `None` when only storage changed.
-    pub(crate) account: Option<Option<Account>>,
-    /// Whether all earlier slots were removed first.
-    pub(crate) storage_wiped: bool,
-    /// Hashed slots with their new values; zero removes.
-    pub(crate) slots: Vec<(B256, U256)>,
 }
 
 /// A leaf whose first change of the block has just been seen.

@@ -18,6 +18,7 @@ mod pool;
 mod proof;
 pub mod reference;
 mod sparse;
+pub mod trial;
 pub mod updates;
 
 pub use chunk::ChunkPolicy;

@@ -37,6 +37,20 @@ pub struct AccountChange {
     pub slots: Vec<(B256, U256)>,
 }
 
+/// An [`AccountChange`] under keys that are hashed already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HashedChange {
+    /// Hashed address.
+    pub address: B256,
+    /// New state: the outer `None` when only storage changed, the inner one when the account no
+    /// longer exists.
+    pub account: Option<Option<Account>>,
+    /// Whether all slots it had before this step were removed.
+    pub storage_wiped: bool,
+    /// Hashed slots with their new values; zero removes the slot.
+    pub slots: Vec<(B256, U256)>,
+}
+
 /// Changed leaves of a state, sorted by hashed key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HashedState {

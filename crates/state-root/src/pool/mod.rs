@@ -29,7 +29,7 @@ use crate::{
     chunk::ChunkPolicy,
     cursor::StateSource,
     error::RootError,
-    updates::{AccountChange, HashedState, TrieUpdates},
+    updates::{AccountChange, HashedChange, HashedState, TrieUpdates},
 };
 use alloy_primitives::B256;
 use block::{Block, BlockState};
@@ -187,6 +187,12 @@ impl RootJob {
     pub fn update(&self, changes: Vec<AccountChange>) {
         // After a failure nobody listens; `finish` tells.
         let _ = self.messages.send(Message::Changes(changes));
+    }
+
+    /// Hands over changes whose keys the caller has hashed already; otherwise like
+    /// [`RootJob::update`], in one order with it.
+    pub fn update_hashed(&self, changes: Vec<HashedChange>) {
+        let _ = self.messages.send(Message::Hashed(changes));
     }
 
     /// Waits for the root of all changes handed over.

@@ -12,9 +12,11 @@ use crate::{
     chunk::{Batch, StorageTargets, Target},
     cursor::StateSource,
     error::RootError,
-    hash::{ChangedLeaves, HashedChange, KeyHasher, NewKey},
+    hash::{ChangedLeaves, KeyHasher, NewKey},
     sparse::{AccountTrie, NodeUpdate, StorageTrie},
-    updates::{AccountChange, HashedState, HashedStorage, StorageTrieUpdates, TrieUpdates},
+    updates::{
+        AccountChange, HashedChange, HashedState, HashedStorage, StorageTrieUpdates, TrieUpdates,
+    },
 };
 use alloy_primitives::{
     B256, U256,
@@ -30,8 +32,7 @@ use std::{collections::BTreeMap, sync::Arc};
 pub(super) enum Message {
     /// What one execution step changed.
     Changes(Vec<AccountChange>),
-    /// The same with hashed keys, which lets tests choose the shape of the tries.
-    #[cfg(test)]
+    /// The same with hashed keys.
     Hashed(Vec<HashedChange>),
     /// There are no more changes.
     Finish,
@@ -136,7 +137,6 @@ impl<S: StateSource> Running<S> {
                     self.push(change);
                 }
             }
-            #[cfg(test)]
             Message::Hashed(changes) => changes.into_iter().for_each(|change| self.push(change)),
             Message::Finish => self.finished = true,
         }
