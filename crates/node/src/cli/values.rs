@@ -19,6 +19,10 @@ pub enum RpcNamespace {
     Reth,
     /// Block building for tests.
     Testing,
+    /// Blocks, receipts and transactions in RLP.
+    Debug,
+    /// What the node says of itself.
+    Admin,
     /// Names of the served namespaces.
     Rpc,
     /// A namespace reth has and this engine does not.
@@ -27,9 +31,7 @@ pub enum RpcNamespace {
 
 /// Namespaces of reth that are accepted but not served.
 const UNSERVED: &[&str] = &[
-    "admin",
     "anvil",
-    "debug",
     "flashbots",
     "hardhat",
     "mev",
@@ -45,6 +47,8 @@ const SERVED: &[RpcNamespace] = &[
     RpcNamespace::Web3,
     RpcNamespace::Reth,
     RpcNamespace::Testing,
+    RpcNamespace::Debug,
+    RpcNamespace::Admin,
     RpcNamespace::Rpc,
 ];
 
@@ -57,6 +61,8 @@ impl RpcNamespace {
             Self::Web3 => "web3",
             Self::Reth => "reth",
             Self::Testing => "testing",
+            Self::Debug => "debug",
+            Self::Admin => "admin",
             Self::Rpc => "rpc",
             Self::Unserved(name) => name,
         }
