@@ -244,11 +244,11 @@ fn reths_own_methods_carry_timings() {
 #[test]
 fn the_public_port_serves_only_the_namespaces_it_was_given() {
     let world = World::new();
-    let node = world.node(&["--http.api", "web3,net,debug"]);
+    let node = world.node(&["--http.api", "web3,net,trace"]);
     assert!(
         node.log
             .iter()
-            .any(|line| line.contains("--http.api debug has no effect"))
+            .any(|line| line.contains("--http.api trace has no effect"))
     );
     assert_eq!(node.public("net_version", json!([])).unwrap(), "1337");
     let version = node.public("web3_clientVersion", json!([])).unwrap();

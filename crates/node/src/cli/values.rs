@@ -197,7 +197,7 @@ mod tests {
             ("eth,eth", "eth"),
             ("eth,debug", "eth,debug"),
             ("none", ""),
-            ("all", "eth,net,web3,reth,testing,rpc"),
+            ("all", "eth,net,web3,reth,testing,debug,admin,rpc"),
         ];
         for (typed, shown) in cases {
             assert_eq!(

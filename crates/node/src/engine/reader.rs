@@ -145,6 +145,44 @@ impl ChainReader {
         }
     }
 
+    /// The header of a canonical block.
+    pub fn header_by_number(&self, number: u64) -> Result<Option<Header>, ReadError> {
+        {
+            let tree = self.shared.tree();
+            if let Some(block) = tree.canonical(number) {
+                return Ok(Some(block.header().clone()));
+            }
+            if number > tree.head().header.number {
+                return Ok(None);
+            }
+        }
+        Ok(self.shared.db.view()?.header(number)?)
+    }
+
+    /// The canonical block that contains a transaction, and the transaction's index in it.
+    ///
+    /// Blocks in memory are few and are searched; the database has an index.
+    pub fn transaction(&self, hash: B256) -> Result<Option<(Arc<ChainBlock>, usize)>, ReadError> {
+        let unsaved = self.shared.tree().unsaved(u64::MAX);
+        for block in unsaved.iter().rev() {
+            let mut transactions = block.chain_block.block.transactions.iter();
+            if let Some(index) = transactions.position(|tx| *tx.tx_hash() == hash) {
+                return Ok(Some((block.chain_block.clone(), index)));
+            }
+        }
+        let view = self.shared.db.view()?;
+        let Some(location) = view.transaction_location(hash)? else {
+            return Ok(None);
+        };
+        let block = stored_block(&view, location.block_number)?;
+        Ok(block.map(|block| (block, location.index as usize)))
+    }
+
+    /// Whether a block is on the canonical chain.
+    pub fn is_canonical(&self, block: BlockNumHash) -> Result<bool, ReadError> {
+        Ok(self.canonical_hash(block.number)? == Some(block.hash))
+    }
+
     /// Hash of the canonical block `number`.
     pub fn canonical_hash(&self, number: u64) -> Result<Option<B256>, ReadError> {
         {
@@ -183,7 +221,8 @@ impl ChainReader {
         evm_env(&self.shared.chain, header)
     }
 
-    fn number_of(&self, tag: BlockNumberOrTag) -> Option<u64> {
+    /// Number of the canonical block a tag names; `None` when no fork choice has named one yet.
+    pub fn number_of(&self, tag: BlockNumberOrTag) -> Option<u64> {
         let tree = self.shared.tree();
         match tag {
             BlockNumberOrTag::Latest | BlockNumberOrTag::Pending => Some(tree.head().header.number),

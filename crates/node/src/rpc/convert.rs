@@ -5,10 +5,10 @@ use crate::{
     primitives::{Block, ChainBlock, TransactionSigned},
 };
 use alloy_consensus::{
-    BlockBody, ReceiptEnvelope, Transaction as _,
+    BlockBody, Header, ReceiptEnvelope, Transaction as _,
     transaction::{Recovered, TransactionInfo},
 };
-use alloy_primitives::{Address, U256};
+use alloy_primitives::{Address, B256, U256};
 use alloy_rlp::Encodable;
 use alloy_rpc_types_eth::{
     Block as RpcBlock, BlockTransactions, Header as RpcHeader, Log, Transaction, TransactionReceipt,
@@ -18,19 +18,14 @@ use alloy_rpc_types_eth::{
 pub(super) fn block(block: &ChainBlock, full: bool) -> RpcBlock<Transaction<TransactionSigned>> {
     let stored = &block.block;
     let transactions = if full {
-        let all = (0..stored.transactions.len()).map(|index| transaction(block, index));
+        let all = (0..stored.transactions.len()).filter_map(|index| transaction(block, index));
         BlockTransactions::Full(all.collect())
     } else {
         BlockTransactions::Hashes(stored.transactions.iter().map(|tx| *tx.tx_hash()).collect())
     };
-    let header = RpcHeader {
-        hash: stored.hash,
-        inner: stored.header.clone(),
-        total_difficulty: None,
-        size: Some(U256::from(consensus_block(block).length())),
-    };
+    let size = consensus_block(block).length();
     RpcBlock {
-        header,
+        header: rpc_header(stored.hash, &stored.header, Some(size)),
         uncles: stored
             .ommers
             .iter()
@@ -41,7 +36,33 @@ pub(super) fn block(block: &ChainBlock, full: bool) -> RpcBlock<Transaction<Tran
     }
 }
 
-fn consensus_block(block: &ChainBlock) -> Block {
+/// An ommer as a block of its own: a header whose body is unknown.
+pub(super) fn ommer(header: &Header) -> RpcBlock<Transaction<TransactionSigned>> {
+    let size = Block {
+        header: header.clone(),
+        body: BlockBody::default(),
+    }
+    .length();
+    RpcBlock {
+        header: rpc_header(header.hash_slow(), header, Some(size)),
+        uncles: Vec::new(),
+        transactions: BlockTransactions::Uncle,
+        withdrawals: None,
+    }
+}
+
+/// A header with its hash; `size` is the length of its block's RLP in bytes.
+pub(super) fn rpc_header(hash: B256, header: &Header, size: Option<usize>) -> RpcHeader {
+    RpcHeader {
+        hash,
+        inner: header.clone(),
+        total_difficulty: None,
+        size: size.map(U256::from),
+    }
+}
+
+/// The block without hash, senders and receipts.
+pub(super) fn consensus_block(block: &ChainBlock) -> Block {
     let stored = &block.block;
     let body = BlockBody {
         transactions: stored.transactions.clone(),
@@ -54,10 +75,13 @@ fn consensus_block(block: &ChainBlock) -> Block {
     }
 }
 
-/// The transaction at `index`, which must be in the block.
-fn transaction(block: &ChainBlock, index: usize) -> Transaction<TransactionSigned> {
+/// The transaction at `index`; `None` when the block has fewer.
+pub(super) fn transaction(
+    block: &ChainBlock,
+    index: usize,
+) -> Option<Transaction<TransactionSigned>> {
     let stored = &block.block;
-    let signed = stored.transactions[index].clone();
+    let signed = stored.transactions.get(index)?.clone();
     let info = TransactionInfo {
         hash: Some(*signed.tx_hash()),
         index: Some(index as u64),
@@ -66,10 +90,17 @@ fn transaction(block: &ChainBlock, index: usize) -> Transaction<TransactionSigne
         base_fee: stored.header.base_fee_per_gas,
         block_timestamp: Some(stored.header.timestamp),
     };
-    Transaction::from_transaction(
-        Recovered::new_unchecked(signed, stored.senders[index]),
+    let sender = *stored.senders.get(index)?;
+    Some(Transaction::from_transaction(
+        Recovered::new_unchecked(signed, sender),
         info,
-    )
+    ))
+}
+
+/// The receipts of a block with their blooms.
+pub(super) fn consensus_receipts(block: &ChainBlock) -> Vec<ReceiptEnvelope> {
+    let receipts = block.receipts.iter().cloned();
+    receipts.map(ReceiptEnvelope::from).collect()
 }
 
 /// All receipts of a block.

@@ -1,6 +1,6 @@
 //! JSON-RPC error codes: the standard ones, the Engine API's, and reth's.
 //!
-//! Source: execution-apis, `engine/common.md` ("Errors"), and EIP-1474.
+//! Source: execution-apis, `engine/common.md` ("Errors"), `schemas/block.yaml` and EIP-1474.
 
 use crate::engine::{BuildError, EngineError, ForkchoiceError, GetPayloadError, ReadError};
 use jsonrpsee::types::ErrorObjectOwned;
@@ -9,6 +9,10 @@ pub(super) const INVALID_PARAMS: i32 = -32602;
 pub(super) const INTERNAL_ERROR: i32 = -32603;
 pub(super) const SERVER_ERROR: i32 = -32000;
 pub(super) const RESOURCE_NOT_FOUND: i32 = -32001;
+/// State that is no longer kept in a form that can be proven.
+pub(super) const RESOURCE_UNAVAILABLE: i32 = -32002;
+/// No block has been named safe or finalized yet.
+pub(super) const UNKNOWN_BLOCK: i32 = -39001;
 /// geth's code for a call that reverted.
 pub(super) const EXECUTION_REVERTED: i32 = 3;
 pub(super) const UNKNOWN_PAYLOAD: i32 = -38001;

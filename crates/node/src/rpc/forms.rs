@@ -20,11 +20,11 @@ const SHOWN_CHARACTERS: usize = 100;
 pub(super) struct Quantity(pub(super) u64);
 
 /// A 32-byte hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hash(pub(super) B256);
 
 /// An account's address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Account(pub(super) Address);
 
 /// Bytes of any length.
@@ -38,6 +38,18 @@ pub(super) struct Tag(pub(super) BlockNumberOrTag);
 /// A block by number, tag, hash, or the object of EIP-1898.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BlockRef(pub(super) BlockId);
+
+impl From<Tag> for BlockRef {
+    fn from(tag: Tag) -> Self {
+        Self(tag.0.into())
+    }
+}
+
+impl From<Hash> for BlockRef {
+    fn from(hash: Hash) -> Self {
+        Self(hash.0.into())
+    }
+}
 
 /// A storage key of up to 32 bytes, and whether it was given in full: an answer repeats it so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,7 +218,9 @@ impl<'de> Visitor<'de> for BlockRefVisitor {
                 return Err(A::Error::custom("both blockNumber and blockHash are given"));
             }
             (None, None) => {
-                return Err(A::Error::custom("neither blockNumber nor blockHash is given"));
+                return Err(A::Error::custom(
+                    "neither blockNumber nor blockHash is given",
+                ));
             }
         };
         Ok(BlockRef(id))
@@ -239,7 +253,10 @@ mod tests {
         for (json, expected) in [
             (r#""0x0""#, Ok(0)),
             (r#""0xffffffffffffffff""#, Ok(u64::MAX)),
-            (r#""0x10000000000000000""#, Err("more than 64 bits: \"0x1000")),
+            (
+                r#""0x10000000000000000""#,
+                Err("more than 64 bits: \"0x1000"),
+            ),
             (r#""0x01""#, Err("leading zero digits: \"0x01\"")),
             (r#""0x""#, Err("without digits")),
             (r#""0x-1""#, Err("invalid hex number: \"0x-1\"")),
@@ -274,15 +291,24 @@ mod tests {
             Ok(BlockRef(BlockId::Hash(hash)))
         };
         check("\"0x10\"", number(16));
-        check("\"safe\"", Ok(BlockRef(BlockId::Number(BlockNumberOrTag::Safe))));
+        check(
+            "\"safe\"",
+            Ok(BlockRef(BlockId::Number(BlockNumberOrTag::Safe))),
+        );
         check(&format!("\"{HASH}\""), hash(None));
-        check(&format!(r#"{{"blockHash":"{HASH}","requireCanonical":true}}"#), hash(Some(true)));
+        check(
+            &format!(r#"{{"blockHash":"{HASH}","requireCanonical":true}}"#),
+            hash(Some(true)),
+        );
         check(r#"{"blockNumber":"0x2"}"#, number(2));
         for (json, problem) in [
             ("\"Latest\"", "without 0x prefix: \"Latest\""),
             ("\"\"", "without 0x prefix"),
             ("{}", "neither blockNumber nor blockHash"),
-            (&format!(r#"{{"blockHash":"{HASH}","blockNumber":"0x1"}}"#), "both"),
+            (
+                &format!(r#"{{"blockHash":"{HASH}","blockNumber":"0x1"}}"#),
+                "both",
+            ),
             ("54", "invalid type: integer `54`"),
             ("[]", "invalid type: sequence"),
             (&format!("\"{HASH}1\""), "more than 64 bits"),

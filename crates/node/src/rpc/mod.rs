@@ -7,10 +7,12 @@
 mod args;
 mod auth;
 mod convert;
+mod debug;
 mod engine;
 mod error;
 mod eth;
 mod forks;
+mod forms;
 mod pool;
 mod public;
 mod reth;

@@ -1,13 +1,31 @@
 //! What the node is and how far it has come: number of the head, chain id, synchronisation.
 
-use super::{Answer, Module, Registered};
+use super::{Answer, Module, Registered, config};
 use crate::rpc::Context;
+use alloy_hardforks::EthereumHardforks;
 use alloy_primitives::{Address, U64, U256};
 use alloy_rpc_types_eth::{SyncInfo, SyncStatus};
+use serde_json::{Value, json};
 
 /// The methods of the public port alone.
 pub(super) fn register(module: &mut Module) -> Registered {
     module.register_method("eth_accounts", |_, _, _| Answer::Ok(Vec::<Address>::new()))?;
+    module.register_method("eth_capabilities", |_, context, _| {
+        Answer::Ok(capabilities(context))
+    })?;
+    module.register_method("eth_config", |_, context, _| {
+        let head = context.chain.head_header();
+        Answer::Ok(config::of(context.chain.chain_spec(), head.timestamp))
+    })?;
+    module.register_method("eth_baseFee", |_, context, _| {
+        let head = context.chain.head_header();
+        let chain = context.chain.chain_spec();
+        let is_priced = chain.is_london_active_at_block(head.number.saturating_add(1));
+        Answer::Ok(is_priced.then(|| U64::from(chain.next_base_fee(&head))))
+    })?;
+    module.register_method("eth_blobBaseFee", |_, context, _| {
+        Answer::Ok(blob_base_fee(context))
+    })?;
     Ok(())
 }
 
@@ -35,4 +53,21 @@ fn sync_status(context: &Context) -> SyncStatus {
         highest_block: number,
         ..Default::default()
     }))
+}
+
+/// The price of blob gas in the block after the head (EIP-4844); null before Cancun.
+fn blob_base_fee(context: &Context) -> Option<U256> {
+    let head = context.chain.head_header();
+    let params = context.chain.chain_spec().blob_params_at(head.timestamp)?;
+    head.next_block_blob_fee(params).map(U256::from)
+}
+
+/// What can be asked about which blocks: everything, except proofs of old state.
+fn capabilities(context: &Context) -> Value {
+    let head = context.chain.head();
+    let all = json!({"disabled": false, "oldestBlock": "0x0"});
+    json!({
+        "head": {"number": U64::from(head.number), "hash": head.hash},
+        "state": all, "tx": all, "logs": all, "receipts": all, "blocks": all, "stateproofs": all,
+    })
 }

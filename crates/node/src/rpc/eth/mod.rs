@@ -4,17 +4,19 @@
 
 mod blocks;
 mod client;
+mod config;
 mod execution;
 mod logs;
 mod state;
+mod transactions;
 
 use super::{
     Context,
-    error::{RESOURCE_NOT_FOUND, error, from_read},
+    error::{RESOURCE_NOT_FOUND, SERVER_ERROR, UNKNOWN_BLOCK, error, from_read},
     pool,
 };
 use crate::{engine::StateReader, primitives::ChainBlock};
-use alloy_eips::BlockId;
+use alloy_eips::{BlockId, BlockNumberOrTag};
 use jsonrpsee::{
     RpcModule,
     core::RegisterMethodError,
@@ -23,15 +25,16 @@ use jsonrpsee::{
 use serde::Serialize;
 use std::sync::Arc;
 
-type Answer<T> = Result<T, ErrorObjectOwned>;
-type Module = RpcModule<Context>;
-type Registered = Result<(), RegisterMethodError>;
+pub(super) type Answer<T> = Result<T, ErrorObjectOwned>;
+pub(super) type Module = RpcModule<Context>;
+pub(super) type Registered = Result<(), RegisterMethodError>;
 
 /// The methods of the public port.
 pub(super) fn public_module(context: Arc<Context>) -> Result<Module, RegisterMethodError> {
     let mut module = auth_module(context)?;
     client::register(&mut module)?;
     blocks::register(&mut module)?;
+    transactions::register(&mut module)?;
     state::register(&mut module)?;
     execution::register(&mut module)?;
     Ok(module)
@@ -50,7 +53,7 @@ pub(super) fn auth_module(context: Arc<Context>) -> Result<Module, RegisterMetho
 }
 
 /// Registers a method that may read the database, on a thread where it may block.
-fn reading<R: Serialize + Clone + Send + 'static>(
+pub(super) fn reading<R: Serialize + Clone + Send + 'static>(
     module: &mut Module,
     name: &'static str,
     method: fn(&Params<'_>, &Context) -> Answer<R>,
@@ -59,15 +62,49 @@ fn reading<R: Serialize + Clone + Send + 'static>(
     Ok(())
 }
 
-fn block_of(context: &Context, id: BlockId) -> Answer<Option<Arc<ChainBlock>>> {
+/// The block `id` names; `None` when there is none.
+///
+/// # Errors
+/// When `id` is safe or finalized and no fork choice has named such a block, and when it asks for a
+/// canonical block by the hash of another (EIP-1898).
+pub(super) fn block_of(context: &Context, id: BlockId) -> Answer<Option<Arc<ChainBlock>>> {
+    let chain = &context.chain;
     match id {
-        BlockId::Hash(hash) => context.chain.block_by_hash(hash.block_hash),
-        BlockId::Number(tag) => context.chain.block(tag),
+        BlockId::Hash(hash) => {
+            let block = chain.block_by_hash(hash.block_hash).map_err(from_read)?;
+            if let Some(block) = &block
+                && hash.require_canonical == Some(true)
+                && !chain.is_canonical(block.num_hash()).map_err(from_read)?
+            {
+                let problem = format!("hash is not currently canonical: {}", hash.block_hash);
+                return Err(error(SERVER_ERROR, problem));
+            }
+            Ok(block)
+        }
+        BlockId::Number(tag) => {
+            let number = number_of(context, tag)?;
+            chain.block_by_number(number).map_err(from_read)
+        }
     }
-    .map_err(from_read)
 }
 
-fn state_of(context: &Context, id: BlockId) -> Answer<StateReader> {
+/// Number of the block a tag names; there may be no such block yet.
+fn number_of(context: &Context, tag: BlockNumberOrTag) -> Answer<u64> {
+    let unknown = || error(UNKNOWN_BLOCK, format!("Unknown block: {tag}"));
+    context.chain.number_of(tag).ok_or_else(unknown)
+}
+
+/// The state after the block `id`, which must exist.
+pub(super) fn state_of(context: &Context, id: BlockId) -> Answer<StateReader> {
+    match id {
+        BlockId::Number(tag) => {
+            number_of(context, tag)?;
+        }
+        BlockId::Hash(hash) if hash.require_canonical == Some(true) => {
+            block_of(context, id)?;
+        }
+        BlockId::Hash(_) => {}
+    }
     context
         .chain
         .state_at(id)
@@ -75,7 +112,8 @@ fn state_of(context: &Context, id: BlockId) -> Answer<StateReader> {
         .ok_or_else(|| not_found(id))
 }
 
-fn not_found(id: BlockId) -> ErrorObjectOwned {
+/// The error of a block that must exist and does not (EIP-1898).
+pub(super) fn not_found(id: BlockId) -> ErrorObjectOwned {
     let block = match id {
         BlockId::Hash(hash) => hash.block_hash.to_string(),
         BlockId::Number(tag) => tag.to_string(),

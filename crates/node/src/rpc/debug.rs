@@ -1,0 +1,79 @@
+//! The debug namespace: headers, blocks, receipts and transactions as consensus encodes them.
+//!
+//! A number above the head has nothing to show: `0x`, or null for receipts, as geth answers.
+//! Source: execution-apis, `debug/getters.yaml`.
+
+use super::{
+    Context,
+    args::Arguments,
+    convert,
+    error::from_read,
+    eth::{Answer, Module, Registered, block_of, not_found, reading},
+    forms::{BlockRef, Hash},
+};
+use crate::primitives::ChainBlock;
+use alloy_eips::{BlockId, eip2718::Encodable2718};
+use alloy_primitives::Bytes;
+use jsonrpsee::{RpcModule, core::RegisterMethodError, types::Params};
+use std::sync::Arc;
+
+/// The methods of the namespace.
+pub(super) fn module(context: Arc<Context>) -> Result<Module, RegisterMethodError> {
+    let mut module = RpcModule::from_arc(context);
+    register(&mut module)?;
+    Ok(module)
+}
+
+fn register(module: &mut Module) -> Registered {
+    reading(module, "debug_getRawHeader", raw_header)?;
+    reading(module, "debug_getRawBlock", raw_block)?;
+    reading(module, "debug_getRawReceipts", raw_receipts)?;
+    reading(module, "debug_getRawTransaction", raw_transaction)
+}
+
+fn raw_header(params: &Params<'_>, context: &Context) -> Answer<Bytes> {
+    let block = requested(params, context)?;
+    Ok(block.map_or_else(Bytes::new, |block| {
+        alloy_rlp::encode(&block.block.header).into()
+    }))
+}
+
+fn raw_block(params: &Params<'_>, context: &Context) -> Answer<Bytes> {
+    let block = requested(params, context)?;
+    Ok(block.map_or_else(Bytes::new, |block| {
+        alloy_rlp::encode(convert::consensus_block(&block)).into()
+    }))
+}
+
+fn raw_receipts(params: &Params<'_>, context: &Context) -> Answer<Option<Vec<Bytes>>> {
+    let block = requested(params, context)?;
+    Ok(block.map(|block| {
+        let receipts = convert::consensus_receipts(&block).into_iter();
+        receipts
+            .map(|receipt| receipt.encoded_2718().into())
+            .collect()
+    }))
+}
+
+/// Also a transaction of the pool has no block; it is unknown here.
+fn raw_transaction(params: &Params<'_>, context: &Context) -> Answer<Bytes> {
+    let mut arguments = Arguments::new(params);
+    let Hash(hash) = arguments.next("transactionHash")?;
+    arguments.end()?;
+    let found = context.chain.transaction(hash).map_err(from_read)?;
+    Ok(found.map_or_else(Bytes::new, |(block, index)| {
+        block.block.transactions[index].encoded_2718().into()
+    }))
+}
+
+/// The block the only parameter names. An unknown number is `None`, an unknown hash an error.
+fn requested(params: &Params<'_>, context: &Context) -> Answer<Option<Arc<ChainBlock>>> {
+    let mut arguments = Arguments::new(params);
+    let BlockRef(id) = arguments.next("block")?;
+    arguments.end()?;
+    let block = block_of(context, id)?;
+    if block.is_none() && matches!(id, BlockId::Hash(_)) {
+        return Err(not_found(id));
+    }
+    Ok(block)
+}

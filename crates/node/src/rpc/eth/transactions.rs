@@ -1,0 +1,117 @@
+//! Mined transactions and their receipts, by hash or by place. What is not there is null, or `0x`
+//! in raw form.
+//!
+//! Source: execution-apis, `eth/transaction.yaml`; `eth_getRawTransactionBy…` are geth's.
+
+use super::{Answer, Module, Registered, block_of, reading};
+use crate::{
+    primitives::{ChainBlock, TransactionSigned},
+    rpc::{
+        Context,
+        args::Arguments,
+        convert,
+        error::from_read,
+        forms::{BlockRef, Hash, Quantity, Tag},
+    },
+};
+use alloy_eips::eip2718::Encodable2718;
+use alloy_primitives::Bytes;
+use alloy_rpc_types_eth::{Transaction, TransactionReceipt};
+use jsonrpsee::types::Params;
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// The methods of the public port.
+pub(super) fn register(module: &mut Module) -> Registered {
+    reading(module, "eth_getTransactionByHash", by_hash)?;
+    reading(
+        module,
+        "eth_getTransactionByBlockNumberAndIndex",
+        by_place::<Tag>,
+    )?;
+    reading(
+        module,
+        "eth_getTransactionByBlockHashAndIndex",
+        by_place::<Hash>,
+    )?;
+    reading(module, "eth_getTransactionReceipt", receipt)?;
+    reading(module, "eth_getRawTransactionByHash", raw_by_hash)?;
+    reading(
+        module,
+        "eth_getRawTransactionByBlockNumberAndIndex",
+        raw_by_place::<Tag>,
+    )?;
+    reading(
+        module,
+        "eth_getRawTransactionByBlockHashAndIndex",
+        raw_by_place::<Hash>,
+    )
+}
+
+/// A block and the index of a transaction in it.
+type Place = (Arc<ChainBlock>, usize);
+
+fn by_hash(
+    params: &Params<'_>,
+    context: &Context,
+) -> Answer<Option<Transaction<TransactionSigned>>> {
+    let place = find(params, context)?;
+    Ok(place.and_then(|(block, index)| convert::transaction(&block, index)))
+}
+
+fn by_place<R: for<'a> Deserialize<'a> + Into<BlockRef>>(
+    params: &Params<'_>,
+    context: &Context,
+) -> Answer<Option<Transaction<TransactionSigned>>> {
+    let place = place::<R>(params, context)?;
+    Ok(place.and_then(|(block, index)| convert::transaction(&block, index)))
+}
+
+fn receipt(params: &Params<'_>, context: &Context) -> Answer<Option<TransactionReceipt>> {
+    let place = find(params, context)?;
+    Ok(place.and_then(|(block, index)| {
+        let mut receipts = convert::receipts(&block, context.chain.chain_spec());
+        (index < receipts.len()).then(|| receipts.swap_remove(index))
+    }))
+}
+
+fn raw_by_hash(params: &Params<'_>, context: &Context) -> Answer<Bytes> {
+    Ok(raw(find(params, context)?))
+}
+
+fn raw_by_place<R: for<'a> Deserialize<'a> + Into<BlockRef>>(
+    params: &Params<'_>,
+    context: &Context,
+) -> Answer<Bytes> {
+    Ok(raw(place::<R>(params, context)?))
+}
+
+fn raw(place: Option<Place>) -> Bytes {
+    let encoded = place.and_then(|(block, index)| {
+        let transaction = block.block.transactions.get(index)?;
+        Some(transaction.encoded_2718().into())
+    });
+    encoded.unwrap_or_default()
+}
+
+/// Where the transaction is whose hash is the only parameter.
+fn find(params: &Params<'_>, context: &Context) -> Answer<Option<Place>> {
+    let mut arguments = Arguments::new(params);
+    let Hash(hash) = arguments.next("transactionHash")?;
+    arguments.end()?;
+    context.chain.transaction(hash).map_err(from_read)
+}
+
+/// The place that a block and an index name; the block may have fewer transactions.
+fn place<R: for<'a> Deserialize<'a> + Into<BlockRef>>(
+    params: &Params<'_>,
+    context: &Context,
+) -> Answer<Option<Place>> {
+    let mut arguments = Arguments::new(params);
+    let name: R = arguments.next("block")?;
+    let Quantity(index) = arguments.next("index")?;
+    arguments.end()?;
+    let block = block_of(context, name.into().0)?;
+    let index = usize::try_from(index).unwrap_or(usize::MAX);
+    Ok(block.map(|block| (block, index)))
+}
