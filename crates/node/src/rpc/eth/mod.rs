@@ -2,13 +2,20 @@
 //!
 //! Invariant: a handler that may touch the database runs on a thread where it may block.
 
+mod access_list;
 mod blocks;
 mod client;
 mod config;
+mod estimate;
 mod execution;
+mod fees;
 mod logs;
+mod machine;
+mod message;
+mod refusal;
 mod state;
 mod transactions;
+mod watch;
 
 use super::{
     Context,
@@ -37,6 +44,7 @@ pub(super) fn public_module(context: Arc<Context>) -> Result<Module, RegisterMet
     transactions::register(&mut module)?;
     state::register(&mut module)?;
     execution::register(&mut module)?;
+    fees::register(&mut module)?;
     Ok(module)
 }
 
