@@ -38,7 +38,9 @@ pub(super) struct Prepared {
 pub(super) fn prepare(params: &Params<'_>, context: &Context) -> Answer<Prepared> {
     let mut arguments = Arguments::new(params);
     let request: TransactionRequest = arguments.next("transaction")?;
-    let id = arguments.optional::<BlockRef>("block")?.map_or_else(BlockId::default, |id| id.0);
+    let id = arguments
+        .optional::<BlockRef>("block")?
+        .map_or_else(BlockId::default, |id| id.0);
     let overrides = Overrides {
         state: arguments.optional("stateOverrides")?.unwrap_or_default(),
         block: arguments.optional("blockOverrides")?.unwrap_or_default(),
