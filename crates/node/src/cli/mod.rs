@@ -12,15 +12,18 @@ pub mod values;
 
 pub use args::{Cli, Commands};
 
-use crate::commands;
+use crate::commands::{self, import::RefusedBlock};
 use args::{DbCommand, StageCommand};
 use clap::{CommandFactory, FromArgMatches};
 use std::{ffi::OsString, process::ExitCode};
 
+/// What the program ends with when a block of a file was refused.
+const REFUSED_BLOCK: u8 = 2;
+
 /// Runs bench-reth with `args` (the program's name first, as from [`std::env::args_os`]).
 ///
-/// `bin_name` is what usage texts call the program. Exit codes are reth's: 0 done, 1 failed,
-/// 2 the command line was not understood.
+/// `bin_name` is what usage texts call the program. Exit codes: 0 done, 1 failed, 2 the command line
+/// was not understood or `import` met a block that is not valid.
 pub fn run(args: impl IntoIterator<Item = OsString>, bin_name: &str) -> ExitCode {
     let command = Cli::command().bin_name(bin_name.to_owned());
     let parsed = command
@@ -38,6 +41,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>, bin_name: &str) -> ExitCode
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("Error: {error:#}");
+            if error.downcast_ref::<RefusedBlock>().is_some() {
+                return ExitCode::from(REFUSED_BLOCK);
+            }
             ExitCode::FAILURE
         }
     }

@@ -16,7 +16,10 @@ use tracing::info;
 const PROGRESS_STEP: u64 = 4096;
 
 /// Writes the genesis of `chain` when the database is empty; otherwise checks that it is its.
-pub(super) fn ensure(datadir: &Datadir, db: &StateDb, chain: &ChainSpec) -> eyre::Result<()> {
+///
+/// # Errors
+/// When the database holds another chain, or nothing can be written.
+pub fn ensure(datadir: &Datadir, db: &StateDb, chain: &ChainSpec) -> eyre::Result<()> {
     let fail = |problem: state_db::DbError| eyre!("failed to {problem}");
     match db.view().map_err(fail)?.genesis_hash().map_err(fail)? {
         Some(stored) => check(datadir, chain, stored),

@@ -1,6 +1,7 @@
 //! `import`: reads a file of RLP blocks, one after another, and validates each through the engine.
 //!
-//! The file is streamed: no more than one block is held at a time.
+//! The file is streamed: no more than one block is held at a time. Invariant: after a block that is
+//! refused, the datadir holds every block before it and none from it on.
 
 use super::{datadir::Datadir, genesis};
 use crate::{
@@ -8,9 +9,7 @@ use crate::{
     primitives::Block,
 };
 use alloy_primitives::B256;
-use alloy_rlp::Decodable;
-use alloy_rpc_types_engine::{ExecutionData, ForkchoiceState, PayloadStatus};
-use eyre::{Context as _, bail, eyre};
+use eyre::{Context as _, eyre};
 use state_db::OpenOptions;
 use std::{
     fs::File,
@@ -38,10 +37,38 @@ pub struct ImportConfig {
     pub path: PathBuf,
 }
 
+/// A block of the file that cannot be part of the chain.
+#[derive(Debug, thiserror::Error)]
+pub enum RefusedBlock {
+    /// The bytes are no block.
+    #[error("no block at byte {offset}, after block {after}: {reason}")]
+    Malformed {
+        /// Where the item begins in the file.
+        offset: u64,
+        /// Number of the last block that was read.
+        after: u64,
+        /// The decoder's words.
+        reason: String,
+    },
+    /// The block breaks a rule, or its parent is not known.
+    #[error("block {number} ({hash}) is {status}: {reason}")]
+    Invalid {
+        /// The number the block claims.
+        number: u64,
+        /// Its hash.
+        hash: B256,
+        /// The engine's word: INVALID, or SYNCING for an unknown parent.
+        status: String,
+        /// Which rule, with the value found and the value expected.
+        reason: String,
+    },
+}
+
 /// Imports every block of the file that the chain does not have yet.
 ///
 /// # Errors
-/// At the first block that does not decode or is not valid; the blocks before it are kept.
+/// At the first block that does not decode or is not valid, which is a [`RefusedBlock`]; the blocks
+/// before it are kept.
 pub fn run(config: ImportConfig) -> eyre::Result<()> {
     let chain = config.datadir.chain_spec()?;
     let file = File::open(&config.path)
@@ -56,6 +83,7 @@ pub fn run(config: ImportConfig) -> eyre::Result<()> {
     let blocks = BlockFile {
         reader: BufReader::with_capacity(1 << 20, file),
         offset: 0,
+        last: 0,
     };
     let imported = runtime.block_on(import(&engine, blocks));
     // What was valid is kept, also when a later block was not.
@@ -76,9 +104,7 @@ async fn import(engine: &EngineHandle, mut blocks: BlockFile<impl Read>) -> eyre
         if block.header.number == 0 || is_canonical(engine, block.header.number, hash)? {
             continue;
         }
-        execute(engine, &block, hash)
-            .await
-            .wrap_err_with(|| format!("block {} ({hash})", block.header.number))?;
+        execute(engine, block, hash).await?;
         count += 1;
     }
     Ok(count)
@@ -92,34 +118,24 @@ fn is_canonical(engine: &EngineHandle, number: u64, hash: B256) -> eyre::Result<
     Ok(known == Some(hash))
 }
 
-/// Makes `block` the head.
-async fn execute(engine: &EngineHandle, block: &Block, hash: B256) -> eyre::Result<()> {
-    let data = ExecutionData::from_block_unchecked(hash, block);
-    let outcome = engine
-        .new_payload(data, false)
+async fn execute(engine: &EngineHandle, block: Block, hash: B256) -> eyre::Result<()> {
+    let number = block.header.number;
+    let status = engine
+        .import_block(block)
         .await
         .map_err(|e| eyre!("failed to {e}"))?;
-    require_valid(&outcome.status)?;
-    let state = ForkchoiceState {
-        head_block_hash: hash,
-        ..ForkchoiceState::default()
-    };
-    let updated = engine
-        .fork_choice_updated(state, None)
-        .await
-        .map_err(|e| eyre!("failed to {e}"))?;
-    require_valid(&updated.payload_status)
-}
-
-fn require_valid(status: &PayloadStatus) -> eyre::Result<()> {
     if status.is_valid() {
         return Ok(());
     }
-    let reason = status
-        .status
-        .validation_error()
-        .unwrap_or("its parent is not known");
-    bail!("{}: {reason}", status.status.as_str())
+    let reason = status.status.validation_error();
+    let reason = reason.unwrap_or("its parent, or the state after it, is not known");
+    let refused = RefusedBlock::Invalid {
+        number,
+        hash,
+        status: status.status.as_str().to_owned(),
+        reason: reason.to_owned(),
+    };
+    Err(refused.into())
 }
 
 /// Blocks in a row, each an RLP list.
@@ -127,41 +143,52 @@ struct BlockFile<R> {
     reader: R,
     /// Bytes read so far.
     offset: u64,
+    /// Number of the last block.
+    last: u64,
 }
 
 impl<R: Read> BlockFile<R> {
     /// The next block; `None` at the end of the file.
-    fn next(&mut self) -> eyre::Result<Option<Block>> {
-        let offset = self.offset;
-        let fail = |problem: String| eyre!("no block at byte {offset}: {problem}");
+    fn next(&mut self) -> Result<Option<Block>, RefusedBlock> {
+        let (offset, after) = (self.offset, self.last);
+        let block = self
+            .read_block()
+            .map_err(|reason| RefusedBlock::Malformed {
+                offset,
+                after,
+                reason,
+            })?;
+        if let Some(block) = &block {
+            self.last = block.header.number;
+        }
+        Ok(block)
+    }
+
+    fn read_block(&mut self) -> Result<Option<Block>, String> {
         let mut bytes = vec![0; 1];
-        if self
-            .read(&mut bytes[..1])
-            .map_err(|e| fail(e.to_string()))?
-            == 0
-        {
+        if self.read(&mut bytes[..1]).map_err(|e| e.to_string())? == 0 {
             return Ok(None);
         }
         // Lists of up to 55 bytes have the length in the first byte, others that many bytes after.
         let length_bytes = usize::from(bytes[0].saturating_sub(0xf7));
         bytes.resize((1 + length_bytes).min(MAX_RLP_HEADER_BYTES), 0);
-        self.fill(&mut bytes[1..]).map_err(&fail)?;
+        self.fill(&mut bytes[1..])?;
         let header_bytes = bytes.len();
         let payload_bytes = match bytes[0] {
             0xc0..=0xf7 => usize::from(bytes[0] - 0xc0),
             0xf8.. => bytes[1..]
                 .iter()
                 .fold(0_usize, |n, b| n.saturating_mul(256) + usize::from(*b)),
-            other => return Err(fail(format!("{other:#04x} does not begin a list"))),
+            other => return Err(format!("{other:#04x} does not begin a list")),
         };
         if payload_bytes > MAX_BLOCK_BYTES {
-            return Err(fail(format!("{payload_bytes} bytes is no block")));
+            return Err(format!("{payload_bytes} bytes is no block"));
         }
         bytes.resize(header_bytes + payload_bytes, 0);
-        self.fill(&mut bytes[header_bytes..]).map_err(&fail)?;
-        Block::decode(&mut bytes.as_slice())
+        self.fill(&mut bytes[header_bytes..])?;
+        alloy_rlp::decode_exact::<Block>(&bytes)
             .map(Some)
-            .map_err(|e| fail(e.to_string()))
+            .map_err(|e| e.to_string())
     }
 
     /// Fills `buffer` or tells that the file ends too early.
@@ -207,6 +234,7 @@ mod tests {
         let mut file = BlockFile {
             reader: bytes,
             offset: 0,
+            last: 0,
         };
         let mut numbers = Vec::new();
         loop {
@@ -230,7 +258,7 @@ mod tests {
     #[test]
     fn damage_is_located() {
         let good = alloy_rlp::encode(numbered(1));
-        let at = format!("at byte {}", good.len());
+        let at = format!("at byte {}, after block 1", good.len());
         for (tail, expected) in [
             (&[0x80][..], "does not begin a list"),
             (&[0xc1, 0x80], "no block"),

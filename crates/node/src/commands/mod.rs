@@ -2,11 +2,10 @@
 //! was attempted, with which value, and what to do next.
 
 pub mod datadir;
+pub mod genesis;
 pub mod import;
 pub mod init;
 pub mod init_state;
 pub mod node;
 pub mod stats;
 pub mod unwind;
-
-mod genesis;

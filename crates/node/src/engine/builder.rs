@@ -5,10 +5,11 @@
 
 use super::{
     EngineError,
-    execute::{BlockRun, ExecuteError, Executed, open_state},
+    era::{BlockRules, Era},
+    execute::{BlockRun, ExecuteError, Executed, Rewarded, open_state},
     reader::{ChainReader, ReadError, Shared},
     root::{account_changes, root_after},
-    senders::{SenderError, SenderStream},
+    senders::{SenderError, SenderStream, SignatureRules},
     tree::ParentState,
     validate::{self, MAX_BLOCK_BYTES, ReceiptSummary},
 };
@@ -180,7 +181,12 @@ pub(super) fn build(
             .unwrap_or_else(PoisonError::into_inner)
             .extend(account_changes(state));
     });
-    let mut run = BlockRun::start(&shared.chain, &header, withdrawals.as_ref(), &mut state)?;
+    let rewarded = Rewarded {
+        withdrawals: withdrawals.as_ref(),
+        ommers: &[],
+    };
+    let rules = rules(&shared.chain);
+    let mut run = BlockRun::start(rules, &header, rewarded, &mut state)?;
     let mut packing = Packing::new(&shared.chain, &header, withdrawals.as_ref(), skip_invalid);
     packing.pack(&mut run, request.transactions.clone().unwrap_or_default())?;
     let executed = run.finish()?;
@@ -203,6 +209,14 @@ pub(super) fn build(
         requests: executed.requests,
         fees,
     })
+}
+
+/// The rules of built blocks: there is no proof of work here.
+fn rules(chain: &ChainSpec) -> BlockRules<'_> {
+    BlockRules {
+        chain,
+        era: Era::ProofOfStake,
+    }
 }
 
 /// The header as far as it is known before execution.
@@ -241,14 +255,8 @@ fn unexecuted_header(
             .then_some(B256::ZERO),
         ..Default::default()
     };
-    validate::check_header(chain, &header, parent)
+    validate::check_header(rules(chain), &header, parent)
         .map_err(|problem| BuildError::InvalidAttributes(problem.to_string()))?;
-    if header.extra_data.len() > alloy_consensus::constants::MAXIMUM_EXTRA_DATA_SIZE {
-        return Err(BuildError::InvalidAttributes(format!(
-            "extra data has {} bytes, at most 32 are allowed",
-            header.extra_data.len()
-        )));
-    }
     Ok(header)
 }
 
@@ -323,7 +331,9 @@ impl Packing {
 
     fn pack(&mut self, run: &mut BlockRun<'_>, encoded: Vec<Bytes>) -> Result<(), BuildError> {
         let encoded = Arc::new(encoded);
-        for (index, transaction) in SenderStream::start(encoded.clone()).enumerate() {
+        for (index, transaction) in
+            SenderStream::start(encoded.clone(), SignatureRules::LATEST).enumerate()
+        {
             let transaction = match transaction {
                 Ok(transaction) => transaction,
                 Err(_) if self.skip_invalid => continue,
@@ -401,7 +411,7 @@ fn invalid(index: usize, reason: String) -> BuildError {
 fn undecodable(error: &SenderError) -> String {
     match error {
         SenderError::Decode { reason, .. } => reason.clone(),
-        SenderError::Signature { .. } => "invalid signature".into(),
+        SenderError::Protected { .. } | SenderError::Signature { .. } => "invalid signature".into(),
     }
 }
 

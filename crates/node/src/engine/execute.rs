@@ -3,7 +3,10 @@
 //! Blocks being validated and blocks being built run through the same [`BlockRun`], so that what
 //! one produces the other accepts.
 
-use super::reader::{ReadError, StateReader};
+use super::{
+    era::{BlockRules, Era},
+    reader::{ReadError, StateReader},
+};
 use crate::{
     chainspec::ChainSpec,
     primitives::{Receipt, TransactionSigned},
@@ -19,17 +22,19 @@ use alloy_evm::{
     block::{BlockExecutionError, BlockExecutor, GasOutput},
     eth::{
         EthBlockExecutionCtx, EthBlockExecutor,
+        dao_fork::{DAO_HARDFORK_ACCOUNTS, DAO_HARDFORK_BENEFICIARY},
         receipt_builder::{ReceiptBuilder, ReceiptBuilderCtx},
     },
     precompiles::PrecompilesMap,
 };
 use alloy_hardforks::EthereumHardforks;
-use alloy_primitives::Address;
+use alloy_primitives::{Address, U256};
 use revm::{
-    Database,
+    Database, DatabaseCommit,
     database::{BundleState, State, WrapDatabaseRef, states::bundle_state::BundleRetention},
     database_interface::OnStateHook,
     inspector::NoOpInspector,
+    state::{Account, EvmState, TransactionId},
 };
 
 /// State during a block: the parent's state below, this block's changes above.
@@ -103,35 +108,47 @@ pub(super) fn take_changes(mut state: BlockState) -> BundleState {
     state.take_bundle()
 }
 
+/// The parts of a block's body that execution pays for after the transactions.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rewarded<'a> {
+    /// Withdrawals, from Shanghai on.
+    pub(super) withdrawals: Option<&'a Withdrawals>,
+    /// Ommers, under proof of work.
+    pub(super) ommers: &'a [Header],
+}
+
 /// One block being executed.
 pub(super) struct BlockRun<'a> {
     chain: &'a ChainSpec,
     timestamp: u64,
-    executor: EthBlockExecutor<'a, BlockEvm<'a>, &'a ChainSpec, Receipts>,
+    executor: EthBlockExecutor<'a, BlockEvm<'a>, BlockRules<'a>, Receipts>,
 }
 
 impl<'a> BlockRun<'a> {
-    /// Prepares the block of `header` and makes its pre-block system calls.
+    /// Prepares the block of `header` and makes its pre-block changes and system calls.
     pub(super) fn start(
-        chain: &'a ChainSpec,
+        rules: BlockRules<'a>,
         header: &Header,
-        withdrawals: Option<&'a Withdrawals>,
+        rewarded: Rewarded<'a>,
         state: &'a mut BlockState,
     ) -> Result<Self, ExecuteError> {
-        let evm = EthEvmFactory::default().create_evm(state, evm_env(chain, header));
+        if rules.chain.dao_fork() == Some((true, header.number)) {
+            apply_dao_fork(state)?;
+        }
+        let evm = EthEvmFactory::default().create_evm(state, evm_env(rules, header));
         let context = EthBlockExecutionCtx {
             parent_hash: header.parent_hash,
             parent_beacon_block_root: header.parent_beacon_block_root,
-            ommers: &[],
-            withdrawals: withdrawals.map(|list| list.as_slice().into()),
+            ommers: rewarded.ommers,
+            withdrawals: rewarded.withdrawals.map(|list| list.as_slice().into()),
             extra_data: header.extra_data.clone(),
             tx_count_hint: None,
             slot_number: None,
         };
-        let mut executor = EthBlockExecutor::new(evm, context, chain, Receipts);
+        let mut executor = EthBlockExecutor::new(evm, context, rules, Receipts);
         executor.apply_pre_execution_changes()?;
         Ok(Self {
-            chain,
+            chain: rules.chain,
             timestamp: header.timestamp,
             executor,
         })
@@ -186,12 +203,54 @@ impl<'a> BlockRun<'a> {
     }
 }
 
+/// EIP-779: before the first transaction of its block, the balances of the DAO and its children go
+/// to the refund contract.
+///
+/// An account left empty stays: EIP-161 came later.
+fn apply_dao_fork(state: &mut BlockState) -> Result<(), ReadError> {
+    let mut drained = U256::ZERO;
+    let mut changes = EvmState::default();
+    for address in DAO_HARDFORK_ACCOUNTS {
+        let mut account = load(state, address)?;
+        drained += std::mem::take(&mut account.info.balance);
+        changes.insert(address, account);
+    }
+    let mut beneficiary = load(state, DAO_HARDFORK_BENEFICIARY)?;
+    beneficiary.info.balance += drained;
+    changes.insert(DAO_HARDFORK_BENEFICIARY, beneficiary);
+    for account in changes.values_mut() {
+        account.mark_touch();
+        if account.is_empty() {
+            account.mark_created();
+        }
+    }
+    state.commit(changes);
+    Ok(())
+}
+
+fn load(state: &mut BlockState, address: Address) -> Result<Account, ReadError> {
+    let info = state
+        .basic(address)
+        .map_err(|error| ReadError(error.to_string()))?;
+    Ok(match info {
+        Some(info) => Account::from(info),
+        None => Account::new_not_existing(TransactionId::ZERO),
+    })
+}
+
 /// The environment in which `header`'s transactions run.
-pub(super) fn evm_env(chain: &ChainSpec, header: &Header) -> EvmEnv {
+pub(super) fn evm_env(rules: BlockRules<'_>, header: &Header) -> EvmEnv {
+    let chain = rules.chain;
     EvmEnv::for_eth_block(
         header,
-        chain,
+        rules,
         chain.chain_id(),
         chain.blob_params_at(header.timestamp),
     )
+}
+
+/// The environment of a block that was checked.
+pub(super) fn evm_env_of(chain: &ChainSpec, header: &Header) -> EvmEnv {
+    let era = Era::of(chain, header);
+    evm_env(BlockRules { chain, era }, header)
 }

@@ -5,7 +5,7 @@ use super::{
     builder::{BuildError, BuildRequest, BuiltPayload},
     reader::ChainReader,
 };
-use crate::primitives::BlockNumHash;
+use crate::primitives::{Block, BlockNumHash};
 use alloy_rpc_types_engine::{
     ExecutionData, ForkchoiceState, ForkchoiceUpdated, PayloadAttributes, PayloadId, PayloadStatus,
 };
@@ -70,6 +70,10 @@ pub(super) enum Message {
     GetPayload {
         id: PayloadId,
         answer: oneshot::Sender<Result<BuiltPayload, GetPayloadError>>,
+    },
+    ImportBlock {
+        block: Box<Block>,
+        answer: oneshot::Sender<Result<PayloadStatus, EngineError>>,
     },
     Shutdown {
         answer: oneshot::Sender<Result<(), EngineError>>,
@@ -137,6 +141,17 @@ impl EngineHandle {
         tokio::task::spawn_blocking(move || super::builder::build(&chain, &request, skip_invalid))
             .await
             .map_err(|error| BuildError::Internal(error.to_string()))?
+    }
+
+    /// Validates a whole block, also one of proof of work, whose seal is not checked.
+    ///
+    /// A valid block of proof of stake becomes the head; one of proof of work does when it has the
+    /// most total difficulty. SYNCING says that its parent or the parent's state is not known.
+    pub async fn import_block(&self, block: Block) -> Result<PayloadStatus, EngineError> {
+        let (answer, reply) = oneshot::channel();
+        let block = Box::new(block);
+        self.send(Message::ImportBlock { block, answer })?;
+        reply.await.map_err(|_| EngineError::Stopped)?
     }
 
     /// Reads the chain without going through the engine thread.

@@ -2,18 +2,18 @@
 
 use super::{
     Engine, EngineError,
-    execute::{BlockRun, BlockState, ExecuteError, Executed, open_state, take_changes},
+    era::{self, BlockRules, Era},
+    execute::{BlockRun, BlockState, ExecuteError, Executed, Rewarded, open_state, take_changes},
+    reader::ChainReader,
     report::{Added, RootReport},
-    root::BlockRoot,
-    senders::SenderStream,
+    root::{BlockRoot, StepRoots},
+    senders::{SenderStream, SignatureRules},
     tree::{ExecutedBlock, ParentState},
     validate::{self, Invalid, Payload, ReceiptSummary},
 };
-use crate::{
-    chainspec::ChainSpec,
-    primitives::{ChainBlock, Receipt, StoredBlock, TransactionSigned},
-};
+use crate::primitives::{ChainBlock, Receipt, StoredBlock, TransactionSigned};
 use alloy_consensus::proofs::ordered_trie_root_encoded;
+use alloy_hardforks::EthereumHardforks;
 use alloy_primitives::{Address, B256};
 use alloy_rpc_types_engine::{ExecutionData, PayloadStatus, PayloadStatusEnum};
 use crossbeam_channel::Receiver;
@@ -111,7 +111,10 @@ impl Engine {
         }
         let parent = self.shared.tree().state_after(parent_hash);
         match parent {
-            Some(parent) => self.execute_payload(data, &parent),
+            Some(parent) => match Payload::new(data) {
+                Ok(payload) => self.execute_payload(payload, &parent),
+                Err(problem) => Ok(invalid(problem.message, Some(parent.tip.hash)).into()),
+            },
             None => self.keep_payload(data),
         }
     }
@@ -143,17 +146,16 @@ impl Engine {
         Ok(syncing().into())
     }
 
-    fn execute_payload(
+    /// Executes a block on `parent` and adds it to the tree when it is valid.
+    pub(super) fn execute_payload(
         &mut self,
-        data: ExecutionData,
+        mut payload: Payload,
         parent: &ParentState,
     ) -> Result<Inserted, EngineError> {
         let start = Instant::now();
-        let mut payload = match Payload::new(data) {
-            Ok(payload) => payload,
-            Err(problem) => return Ok(invalid(problem.message, Some(parent.tip.hash)).into()),
-        };
-        match self.validate(&mut payload, parent) {
+        let reader = self.reader();
+        let era = self.difficulties.era_after(&reader, &parent.tip)?;
+        match self.validate(&mut payload, parent, era) {
             Ok(validated) => {
                 let block = Arc::new(validated.block);
                 let canonical = parent.tip.hash == self.shared.tree().head().hash;
@@ -185,26 +187,47 @@ impl Engine {
         if !problem.names_parent {
             return invalid(problem.message, None);
         }
-        self.invalid.insert(payload.hash, parent.tip.hash);
-        invalid(problem.message, Some(parent.tip.hash))
+        // No hash of proof of work is named (Engine API, payload validation, point 4).
+        let latest_valid = match Era::of(&self.shared.chain, &parent.tip.header) {
+            Era::ProofOfStake => parent.tip.hash,
+            Era::ProofOfWork => B256::ZERO,
+        };
+        self.invalid.insert(payload.hash, latest_valid);
+        invalid(problem.message, Some(latest_valid))
+    }
+
+    /// A reader of the chain as the engine thread has it.
+    pub(super) fn reader(&self) -> ChainReader {
+        ChainReader {
+            shared: self.shared.clone(),
+        }
     }
 
     /// Executes a payload on `parent` and checks every field of its header.
     ///
     /// Sender recovery, transactions root, receipts root and state root run beside execution.
-    fn validate(&self, payload: &mut Payload, parent: &ParentState) -> Result<Validated, Failure> {
+    fn validate(
+        &self,
+        payload: &mut Payload,
+        parent: &ParentState,
+        era: Era,
+    ) -> Result<Validated, Failure> {
         let chain = &*self.shared.chain;
-        validate::check_header(chain, &payload.header, &parent.tip.header)?;
-        let senders = SenderStream::start(payload.transactions.clone());
+        let rules = BlockRules { chain, era };
+        validate::check_header(rules, &payload.header, &parent.tip.header)?;
+        if era == Era::ProofOfWork {
+            era::check_ommers(&self.reader(), &payload.ommers, &parent.tip)??;
+        }
+        let signatures = SignatureRules::at(chain, payload.header.number);
+        let senders = SenderStream::start(payload.transactions.clone(), signatures);
         let encoded = payload.transactions.clone();
         let transactions_root = beside(move || ordered_trie_root_encoded(&encoded));
 
         let root = BlockRoot::start(&self.pool, &self.shared.db, parent);
-        let reader = self.shared.open_state(parent).map_err(EngineError::from)?;
-        let reader = reader.ok_or(EngineError::StateGone(parent.tip.hash))?;
-        let mut state = open_state(reader, root.hook());
-        let (executed, signed) = run(chain, payload, &mut state, senders)?;
-        let executed = beside(move || (ReceiptSummary::of(&executed.receipts), executed));
+        let (mut state, mut steps) = self.open_block(payload.header.number, parent, &root)?;
+        let (executed, signed) = run(rules, payload, &mut state, senders, &mut steps)?;
+        let step_roots = steps.map(|steps| steps.roots);
+        let executed = beside(move || (summary(&executed.receipts, step_roots), executed));
         let bundle = take_changes(state);
         let (outcome, blocked) = root.finish(self.config.check_state_root)?;
 
@@ -228,21 +251,54 @@ impl Engine {
         );
         Ok(Validated { block, root })
     }
+
+    /// The state under block `number` on `parent`, whose changes go to `root`, and before Byzantium
+    /// to the roots that receipts name as well.
+    fn open_block(
+        &self,
+        number: u64,
+        parent: &ParentState,
+        root: &BlockRoot,
+    ) -> Result<(BlockState, Option<StepRoots>), EngineError> {
+        let reader = self.shared.open_state(parent)?;
+        let reader = reader.ok_or(EngineError::StateGone(parent.tip.hash))?;
+        if self.shared.chain.is_byzantium_active_at_block(number) {
+            return Ok((open_state(reader, root.hook()), None));
+        }
+        let steps = StepRoots::new(&self.shared.db, parent);
+        let state = open_state(reader, steps.hook(root.hook()));
+        Ok((state, Some(steps)))
+    }
+}
+
+fn summary(receipts: &[Receipt], step_roots: Option<Vec<B256>>) -> ReceiptSummary {
+    match step_roots {
+        Some(roots) => ReceiptSummary::with_state_roots(receipts, &roots),
+        None => ReceiptSummary::of(receipts),
+    }
 }
 
 /// Executes the transactions as their senders become known.
 fn run(
-    chain: &ChainSpec,
+    rules: BlockRules<'_>,
     payload: &Payload,
     state: &mut BlockState,
     senders: SenderStream,
+    steps: &mut Option<StepRoots>,
 ) -> Result<(Executed, Signed), Failure> {
     let count = payload.transactions.len();
     let mut signed = (Vec::with_capacity(count), Vec::with_capacity(count));
-    let mut run = BlockRun::start(chain, &payload.header, payload.withdrawals.as_ref(), state)?;
+    let rewarded = Rewarded {
+        withdrawals: payload.withdrawals.as_ref(),
+        ommers: &payload.ommers,
+    };
+    let mut run = BlockRun::start(rules, &payload.header, rewarded, state)?;
     for transaction in senders {
         let transaction = transaction.map_err(|error| Invalid::block(error.to_string()))?;
         run.transact(&transaction).map_err(ExecuteError::from)?;
+        if let Some(steps) = steps {
+            steps.note()?;
+        }
         let (transaction, sender) = transaction.into_parts();
         signed.0.push(transaction);
         signed.1.push(sender);
@@ -271,7 +327,7 @@ fn chain_block(payload: &Payload, signed: Signed, receipts: Vec<Receipt>) -> Cha
         hash: payload.hash,
         transactions,
         senders,
-        ommers: Vec::new(),
+        ommers: payload.ommers.clone(),
         withdrawals: payload.withdrawals.clone(),
     };
     ChainBlock { block, receipts }

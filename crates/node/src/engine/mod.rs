@@ -13,9 +13,11 @@
 //! field of its header was checked; blocks reach the database in canonical order.
 
 pub mod builder;
+mod era;
 mod execute;
 mod forkchoice;
 pub mod handle;
+mod import;
 mod insert;
 mod orphans;
 mod persistence;
@@ -35,6 +37,7 @@ use alloy_rpc_types_engine::{
 };
 pub use builder::{BuildError, BuildRequest, BuiltPayload};
 use crossbeam_channel::{Receiver, select_biased};
+use era::TotalDifficulties;
 use forkchoice::FollowUp;
 use handle::Message;
 pub use handle::{EngineHandle, ForkchoiceError, GetPayloadError, NewPayloadOutcome};
@@ -132,6 +135,7 @@ pub fn spawn(
         orphans: Orphans::default(),
         invalid: InvalidBlocks::default(),
         payloads: VecDeque::new(),
+        difficulties: TotalDifficulties::default(),
     };
     std::thread::Builder::new()
         .name("engine".into())
@@ -197,6 +201,7 @@ struct Engine {
     orphans: Orphans,
     invalid: InvalidBlocks,
     payloads: VecDeque<(PayloadId, Result<BuiltPayload, BuildError>)>,
+    difficulties: TotalDifficulties,
 }
 
 impl Engine {
@@ -246,6 +251,9 @@ impl Engine {
             }
             Message::GetPayload { id, answer } => {
                 let _ = answer.send(self.payload(id));
+            }
+            Message::ImportBlock { block, answer } => {
+                let _ = answer.send(self.import_block(*block));
             }
             Message::Shutdown { .. } => {}
         }

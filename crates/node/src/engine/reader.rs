@@ -2,7 +2,7 @@
 //! database. Locks are held for lookups only, never while state is read.
 
 use super::{
-    execute::evm_env,
+    execute::evm_env_of,
     tree::{ParentState, Tip, Tree},
 };
 use crate::{
@@ -123,6 +123,18 @@ impl ChainReader {
         }
     }
 
+    /// The header of a block: canonical, or of a side chain in memory.
+    pub fn header_by_hash(&self, hash: B256) -> Result<Option<Header>, ReadError> {
+        if let Some(block) = self.shared.tree().block(hash) {
+            return Ok(Some(block.header().clone()));
+        }
+        let view = self.shared.db.view()?;
+        match view.block_number(hash)? {
+            Some(number) => Ok(view.header(number)?),
+            None => Ok(None),
+        }
+    }
+
     /// A canonical block by number.
     pub fn block_by_number(&self, number: u64) -> Result<Option<Arc<ChainBlock>>, ReadError> {
         {
@@ -218,7 +230,7 @@ impl ChainReader {
 
     /// The environment in which `header`'s transactions run.
     pub fn evm_env_for(&self, header: &Header) -> EvmEnv {
-        evm_env(&self.shared.chain, header)
+        evm_env_of(&self.shared.chain, header)
     }
 
     /// Number of the canonical block a tag names; `None` when no fork choice has named one yet.

@@ -17,7 +17,7 @@ use state_root::{
     updates::{AccountChange, HashedState},
 };
 use std::{
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -148,6 +148,46 @@ pub(super) fn root_after(
     serial_root(&source, &HashedState::from_changes(changes))
 }
 
+/// State roots after each step of a block: what receipts name before Byzantium (EIP-658).
+pub(super) struct StepRoots {
+    db: StateDb,
+    parent: ParentState,
+    changes: Arc<Mutex<Vec<AccountChange>>>,
+    /// One root for each call of [`StepRoots::note`].
+    pub(super) roots: Vec<B256>,
+}
+
+impl StepRoots {
+    pub(super) fn new(db: &StateDb, parent: &ParentState) -> Self {
+        Self {
+            db: db.clone(),
+            parent: parent.clone(),
+            changes: Arc::default(),
+            roots: Vec::new(),
+        }
+    }
+
+    /// A hook that keeps the changes and passes them on.
+    pub(super) fn hook(&self, mut next: RootHook) -> impl OnStateHook + use<> {
+        let changes = self.changes.clone();
+        move |state: EvmState| {
+            changes
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .extend(account_changes(state.clone()));
+            next.on_state(state);
+        }
+    }
+
+    /// Takes the root after everything committed so far.
+    pub(super) fn note(&mut self) -> Result<(), EngineError> {
+        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        self.roots
+            .push(root_after(&self.db, &self.parent, &changes)?);
+        Ok(())
+    }
+}
+
 fn source(db: &StateDb, parent: &ParentState, overlay: Arc<Overlay>) -> OverlaySource {
     OverlaySource::new(db.clone(), overlay, parent.ancestors())
 }
@@ -160,9 +200,11 @@ pub(super) fn account_changes(state: EvmState) -> Vec<AccountChange> {
         .filter_map(|(address, account)| {
             let slots = changed_slots(&account);
             let destroyed = account.is_selfdestructed();
-            let unchanged = !destroyed && slots.is_empty() && !account.is_changed();
+            let created = account.is_created();
+            let unchanged = !destroyed && !created && slots.is_empty() && !account.is_changed();
             // An empty account that is touched is removed (EIP-161), whether it existed or not.
-            let gone = destroyed || account.is_empty();
+            // Before that fork the ones that stay come marked as created.
+            let gone = destroyed || (account.is_empty() && !created);
             let was_absent = account.is_loaded_as_not_existing();
             if (unchanged && !gone) || (gone && was_absent) {
                 return None;

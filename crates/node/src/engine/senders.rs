@@ -3,9 +3,13 @@
 //! Execution starts with the first batch while later ones are still recovered. The consumer never
 //! idles while work is unclaimed: it takes the next batch itself.
 
-use crate::primitives::TransactionSigned;
-use alloy_consensus::transaction::{Recovered, SignerRecoverable};
+use crate::{chainspec::ChainSpec, primitives::TransactionSigned};
+use alloy_consensus::{
+    Transaction as _,
+    transaction::{Recovered, SignerRecoverable},
+};
 use alloy_eips::eip2718::Decodable2718;
+use alloy_hardforks::EthereumHardforks;
 use alloy_primitives::Bytes;
 use crossbeam_channel::{Receiver, Sender};
 use std::{
@@ -31,7 +35,13 @@ pub(super) enum SenderError {
         /// The decoder's words.
         reason: String,
     },
-    /// No key could have made the signature.
+    /// The signature names a chain before EIP-155 allowed that.
+    #[error("transaction {index} is signed for one chain, which is not allowed before EIP-155")]
+    Protected {
+        /// Position in the block.
+        index: usize,
+    },
+    /// No key could have made the signature, or not in this form.
     #[error("transaction {index} has an invalid signature")]
     Signature {
         /// Position in the block.
@@ -39,11 +49,37 @@ pub(super) enum SenderError {
     },
 }
 
+/// Which signatures a fork accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SignatureRules {
+    /// The s value is at most half the curve's order (EIP-2, Homestead).
+    pub(super) low_s: bool,
+    /// A legacy signature may name its chain (EIP-155, Spurious Dragon).
+    pub(super) protected: bool,
+}
+
+impl SignatureRules {
+    /// Those of Spurious Dragon and all later forks.
+    pub(super) const LATEST: Self = Self {
+        low_s: true,
+        protected: true,
+    };
+
+    /// Those of block `number`.
+    pub(super) fn at(chain: &ChainSpec, number: u64) -> Self {
+        Self {
+            low_s: chain.is_homestead_active_at_block(number),
+            protected: chain.is_spurious_dragon_active_at_block(number),
+        }
+    }
+}
+
 type Item = Result<Recovered<TransactionSigned>, SenderError>;
 
 /// What workers and consumer share.
 struct Work {
     encoded: Arc<Vec<Bytes>>,
+    rules: SignatureRules,
     next_batch: AtomicUsize,
 }
 
@@ -61,21 +97,28 @@ impl Work {
         let start = batch * BATCH_TRANSACTIONS;
         let end = (start + BATCH_TRANSACTIONS).min(self.encoded.len());
         (start..end)
-            .map(|index| recover(index, &self.encoded[index]))
+            .map(|index| recover(index, &self.encoded[index], self.rules))
             .collect()
     }
 }
 
 /// Decodes one transaction and recovers its sender.
-pub(super) fn recover(index: usize, encoded: &[u8]) -> Item {
+pub(super) fn recover(index: usize, encoded: &[u8], rules: SignatureRules) -> Item {
     let transaction =
         TransactionSigned::decode_2718_exact(encoded).map_err(|error| SenderError::Decode {
             index,
             reason: error.to_string(),
         })?;
-    let sender = transaction
-        .recover_signer()
-        .map_err(|_| SenderError::Signature { index })?;
+    let is_protected = transaction.is_legacy() && transaction.chain_id().is_some();
+    if is_protected && !rules.protected {
+        return Err(SenderError::Protected { index });
+    }
+    let sender = if rules.low_s {
+        transaction.recover_signer()
+    } else {
+        transaction.recover_signer_unchecked()
+    };
+    let sender = sender.map_err(|_| SenderError::Signature { index })?;
     Ok(Recovered::new_unchecked(transaction, sender))
 }
 
@@ -90,9 +133,10 @@ pub(super) struct SenderStream {
 
 impl SenderStream {
     /// Starts recovering `encoded` on the rayon pool.
-    pub(super) fn start(encoded: Arc<Vec<Bytes>>) -> Self {
+    pub(super) fn start(encoded: Arc<Vec<Bytes>>, rules: SignatureRules) -> Self {
         let work = Arc::new(Work {
             encoded,
+            rules,
             next_batch: AtomicUsize::new(0),
         });
         let (sender, done) = crossbeam_channel::unbounded();
@@ -174,7 +218,11 @@ mod tests {
             nonce,
             ..Default::default()
         };
-        let key = B256::repeat_byte(1 + (nonce % 3) as u8);
+        sign(transaction, 1 + (nonce % 3) as u8)
+    }
+
+    fn sign(transaction: TxLegacy, key: u8) -> Bytes {
+        let key = B256::repeat_byte(key);
         let signature =
             secp256k1::sign_message(key, transaction.signature_hash()).expect("a valid key");
         TransactionSigned::from(transaction.into_signed(signature))
@@ -189,9 +237,10 @@ mod tests {
             let expected: Vec<_> = encoded
                 .iter()
                 .enumerate()
-                .map(|(n, raw)| recover(n, raw).unwrap())
+                .map(|(n, raw)| recover(n, raw, SignatureRules::LATEST).unwrap())
                 .collect();
-            let streamed: Result<Vec<_>, _> = SenderStream::start(Arc::new(encoded)).collect();
+            let streamed: Result<Vec<_>, _> =
+                SenderStream::start(Arc::new(encoded), SignatureRules::LATEST).collect();
             assert_eq!(streamed.unwrap(), expected, "{count} transactions");
         }
     }
@@ -200,12 +249,53 @@ mod tests {
     fn a_bad_transaction_fails_at_its_place() {
         let mut encoded: Vec<_> = (0..20).map(signed).collect();
         encoded[13] = Bytes::from_static(b"\x02nonsense");
-        let items: Vec<_> = SenderStream::start(Arc::new(encoded)).collect();
+        let items: Vec<_> =
+            SenderStream::start(Arc::new(encoded), SignatureRules::LATEST).collect();
         assert_eq!(items.len(), 20);
         for (index, item) in items.iter().enumerate() {
             let failed_here = matches!(item, Err(SenderError::Decode { index: 13, .. }));
             assert_eq!(failed_here, index == 13, "transaction {index}");
             assert_eq!(item.is_ok(), index != 13, "transaction {index}");
         }
+    }
+
+    /// The other signature of the same key: s and parity turned around.
+    fn with_high_s(encoded: &[u8]) -> Bytes {
+        let transaction = TransactionSigned::decode_2718_exact(encoded).unwrap();
+        let order = alloy_primitives::uint!(
+            0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141_U256
+        );
+        let signature = transaction.signature();
+        let turned =
+            alloy_primitives::Signature::new(signature.r(), order - signature.s(), !signature.v());
+        let legacy = transaction.as_legacy().unwrap().tx().clone();
+        TransactionSigned::from(legacy.into_signed(turned))
+            .encoded_2718()
+            .into()
+    }
+
+    #[test]
+    fn forks_accept_the_signatures_of_their_time() {
+        let unprotected = sign(TxLegacy::default(), 1);
+        let (protected, high) = (signed(0), with_high_s(&unprotected));
+        let frontier = SignatureRules {
+            low_s: false,
+            protected: false,
+        };
+        let homestead = SignatureRules {
+            low_s: true,
+            ..frontier
+        };
+        let accepts = |rules, raw: &Bytes| recover(0, raw, rules).is_ok();
+        for (rules, expected) in [
+            (frontier, [true, true, false]),
+            (homestead, [true, false, false]),
+            (SignatureRules::LATEST, [true, false, true]),
+        ] {
+            let found = [&unprotected, &high, &protected].map(|raw| accepts(rules, raw));
+            assert_eq!(found, expected, "{rules:?}");
+        }
+        let sender = |raw| recover(0, raw, frontier).unwrap().signer();
+        assert_eq!(sender(&high), sender(&unprotected));
     }
 }

@@ -3,16 +3,26 @@
 //!
 //! Every failure is a sentence with the value found and the value expected.
 
-use super::execute::Executed;
+use super::{
+    era::{BlockRules, check_era},
+    execute::Executed,
+};
 use crate::{
     chainspec::ChainSpec,
-    primitives::{Receipt, TransactionSigned},
+    primitives::{Block, Receipt, TransactionSigned},
 };
 use alloy_consensus::{
-    Header, Transaction, TxReceipt,
-    proofs::{calculate_receipt_root, ordered_trie_root_encoded},
+    EMPTY_OMMER_ROOT_HASH, Eip658Value, Header, Receipt as EthereumReceipt, Transaction, TxReceipt,
+    constants::MAXIMUM_EXTRA_DATA_SIZE,
+    proofs::{
+        calculate_ommers_root, calculate_receipt_root, calculate_withdrawals_root,
+        ordered_trie_root_encoded,
+    },
 };
-use alloy_eips::{eip4844::DATA_GAS_PER_BLOB, eip4895::Withdrawals};
+use alloy_eips::{
+    eip1559::DEFAULT_ELASTICITY_MULTIPLIER, eip2718::Encodable2718, eip4844::DATA_GAS_PER_BLOB,
+    eip4895::Withdrawals,
+};
 use alloy_hardforks::EthereumHardforks;
 use alloy_primitives::{B256, Bloom, Bytes};
 use alloy_rlp::Encodable;
@@ -23,6 +33,12 @@ use std::sync::Arc;
 const MINIMUM_GAS_LIMIT: u64 = 5000;
 /// A gas limit moves by less than this fraction of its parent's.
 const GAS_LIMIT_BOUND_DIVISOR: u64 = 1024;
+/// Largest gas limit of a block (EIP-1985).
+const MAXIMUM_GAS_LIMIT: u64 = i64::MAX as u64;
+/// Extra data of the first blocks after the DAO fork, on the side that supports it (EIP-779).
+const DAO_EXTRA_DATA: &[u8] = b"dao-hard-fork";
+/// How many blocks carry it.
+const DAO_EXTRA_DATA_BLOCKS: u64 = 10;
 /// Largest RLP of a block, in bytes (EIP-7934: 10 MiB less a margin of 2 MiB).
 pub(super) const MAX_BLOCK_BYTES: usize = 8 << 20;
 
@@ -53,7 +69,7 @@ impl Invalid {
     }
 
     /// Refuses when a field differs from what it must be.
-    fn unless_equal<T: PartialEq + std::fmt::Display>(
+    pub(super) fn unless_equal<T: PartialEq + std::fmt::Display>(
         field: &str,
         got: T,
         expected: T,
@@ -83,7 +99,17 @@ pub(super) struct Payload {
     pub(super) transactions: Arc<Vec<Bytes>>,
     /// Withdrawals; present from Shanghai.
     pub(super) withdrawals: Option<Withdrawals>,
-    sidecar: ExecutionPayloadSidecar,
+    /// Ommers; only proof-of-work blocks have any.
+    pub(super) ommers: Vec<Header>,
+    origin: Origin,
+}
+
+/// Where a payload came from.
+enum Origin {
+    /// The Engine API: fields and a claimed hash. The header was made from the fields.
+    EngineApi(ExecutionPayloadSidecar),
+    /// A file of blocks: a header as it is, and a body that has to fit it.
+    Block,
 }
 
 impl Payload {
@@ -102,12 +128,30 @@ impl Payload {
             hash,
             transactions: Arc::new(transactions),
             withdrawals: block.body.withdrawals,
-            sidecar,
+            ommers: Vec::new(),
+            origin: Origin::EngineApi(sidecar),
         })
     }
 
-    /// Sets the transactions root and compares the block hash with the claimed one.
+    /// Takes a whole block apart.
+    pub(super) fn of_block(block: Block) -> Self {
+        let encoded = block.body.transactions.iter();
+        let encoded = encoded.map(|transaction| transaction.encoded_2718().into());
+        Self {
+            hash: block.header.hash_slow(),
+            transactions: Arc::new(encoded.collect()),
+            header: block.header,
+            withdrawals: block.body.withdrawals,
+            ommers: block.body.ommers,
+            origin: Origin::Block,
+        }
+    }
+
+    /// Compares the body with the header, whose hash is known to be right or compared as well.
     pub(super) fn seal(&mut self, transactions_root: B256) -> Result<(), Invalid> {
+        if matches!(self.origin, Origin::Block) {
+            return self.check_body(transactions_root);
+        }
         self.header.transactions_root = transactions_root;
         let computed = self.header.hash_slow();
         if computed == self.hash {
@@ -117,6 +161,28 @@ impl Payload {
             "block hash mismatch: payload says {}, its fields hash to {computed}",
             self.hash
         )))
+    }
+
+    /// Compares the roots of the body with those in the header.
+    fn check_body(&self, transactions_root: B256) -> Result<(), Invalid> {
+        let header = &self.header;
+        let expected = header.transactions_root;
+        Invalid::unless_equal("transactions root", transactions_root, expected)?;
+        let ommers = if self.ommers.is_empty() {
+            EMPTY_OMMER_ROOT_HASH
+        } else {
+            calculate_ommers_root(&self.ommers)
+        };
+        Invalid::unless_equal("ommers hash", ommers, header.ommers_hash)?;
+        match (&self.withdrawals, header.withdrawals_root) {
+            (None, None) => Ok(()),
+            (Some(withdrawals), Some(expected)) => {
+                let root = calculate_withdrawals_root(withdrawals);
+                Invalid::unless_equal("withdrawals root", root, expected)
+            }
+            (Some(_), None) => Err(Invalid::block("withdrawals without their root")),
+            (None, Some(_)) => Err(Invalid::block("withdrawals are missing")),
+        }
     }
 
     /// Checks the claimed hash on this thread, for payloads that are not executed now.
@@ -130,7 +196,10 @@ impl Payload {
         &self,
         transactions: &[TransactionSigned],
     ) -> Result<(), Invalid> {
-        let Some(expected) = self.sidecar.versioned_hashes() else {
+        let Origin::EngineApi(sidecar) = &self.origin else {
+            return Ok(());
+        };
+        let Some(expected) = sidecar.versioned_hashes() else {
             return Ok(());
         };
         let found = transactions
@@ -148,10 +217,11 @@ impl Payload {
 
 /// Checks a header against its parent and the fork rules.
 pub(super) fn check_header(
-    chain: &ChainSpec,
+    rules: BlockRules<'_>,
     header: &Header,
     parent: &Header,
 ) -> Result<(), Invalid> {
+    let chain = rules.chain;
     Invalid::unless_equal("block number", header.number, parent.number + 1)?;
     if header.timestamp <= parent.timestamp {
         return Err(Invalid::block(format!(
@@ -159,32 +229,81 @@ pub(super) fn check_header(
             header.timestamp, parent.timestamp
         )));
     }
-    check_gas_limit(header, parent)?;
-    let base_fee = header.base_fee_per_gas.unwrap_or_default();
-    Invalid::unless_equal("base fee per gas", base_fee, chain.next_base_fee(parent))?;
+    check_extra_data(header)?;
+    check_gas(chain, header, parent)?;
     check_fork_fields(chain, header)?;
+    check_era(rules, header, parent)?;
     check_blob_gas(chain, header, parent)
 }
 
-fn check_gas_limit(header: &Header, parent: &Header) -> Result<(), Invalid> {
+/// The extra data of any block has at most 32 bytes.
+pub(super) fn check_extra_data(header: &Header) -> Result<(), Invalid> {
+    let bytes = header.extra_data.len();
+    if bytes > MAXIMUM_EXTRA_DATA_SIZE {
+        return Err(Invalid::block(format!(
+            "extra data has {bytes} bytes, at most {MAXIMUM_EXTRA_DATA_SIZE} are allowed"
+        )));
+    }
+    Ok(())
+}
+
+/// EIP-779: the first blocks after the fork carry its name on one side, and not on the other.
+pub(super) fn check_dao_extra_data(chain: &ChainSpec, header: &Header) -> Result<(), Invalid> {
+    let Some((supported, fork)) = chain.dao_fork() else {
+        return Ok(());
+    };
+    let marked = header.number >= fork && header.number - fork < DAO_EXTRA_DATA_BLOCKS;
+    if !marked || (header.extra_data.as_ref() == DAO_EXTRA_DATA) == supported {
+        return Ok(());
+    }
+    Err(Invalid::block(format!(
+        "extra data {} is that of the other side of the DAO fork",
+        header.extra_data
+    )))
+}
+
+/// Gas used, gas limit and base fee.
+pub(super) fn check_gas(
+    chain: &ChainSpec,
+    header: &Header,
+    parent: &Header,
+) -> Result<(), Invalid> {
+    if !chain.is_london_active_at_block(header.number) {
+        if header.base_fee_per_gas.is_some() {
+            return Err(Invalid::block(
+                "base fee per gas is not allowed before London",
+            ));
+        }
+        return check_gas_limit(header, parent.gas_limit);
+    }
+    let mut parent_limit = parent.gas_limit;
+    if !chain.is_london_active_at_block(parent.number) {
+        parent_limit = parent_limit.saturating_mul(DEFAULT_ELASTICITY_MULTIPLIER);
+    }
+    check_gas_limit(header, parent_limit)?;
+    let base_fee = header
+        .base_fee_per_gas
+        .ok_or_else(|| Invalid::block("base fee per gas is missing"))?;
+    Invalid::unless_equal("base fee per gas", base_fee, chain.next_base_fee(parent))
+}
+
+fn check_gas_limit(header: &Header, parent_limit: u64) -> Result<(), Invalid> {
     if header.gas_used > header.gas_limit {
         return Err(Invalid::block(format!(
             "gas used {} is above the gas limit {}",
             header.gas_used, header.gas_limit
         )));
     }
-    let bound = parent.gas_limit / GAS_LIMIT_BOUND_DIVISOR;
-    if header.gas_limit.abs_diff(parent.gas_limit) >= bound.max(1)
-        && header.gas_limit != parent.gas_limit
-    {
+    let bound = parent_limit / GAS_LIMIT_BOUND_DIVISOR;
+    if header.gas_limit.abs_diff(parent_limit) >= bound {
         return Err(Invalid::block(format!(
-            "gas limit {} moves by {bound} or more from the parent's {}",
-            header.gas_limit, parent.gas_limit
+            "gas limit {} moves by {bound} or more from the parent's {parent_limit}",
+            header.gas_limit
         )));
     }
-    if header.gas_limit < MINIMUM_GAS_LIMIT {
+    if !(MINIMUM_GAS_LIMIT..=MAXIMUM_GAS_LIMIT).contains(&header.gas_limit) {
         return Err(Invalid::block(format!(
-            "gas limit {} is below {MINIMUM_GAS_LIMIT}",
+            "gas limit {} is not from {MINIMUM_GAS_LIMIT} to {MAXIMUM_GAS_LIMIT}",
             header.gas_limit
         )));
     }
@@ -192,8 +311,13 @@ fn check_gas_limit(header: &Header, parent: &Header) -> Result<(), Invalid> {
 }
 
 /// Each optional field appears with the fork that introduced it.
-fn check_fork_fields(chain: &ChainSpec, header: &Header) -> Result<(), Invalid> {
+pub(super) fn check_fork_fields(chain: &ChainSpec, header: &Header) -> Result<(), Invalid> {
     let at = header.timestamp;
+    if chain.is_amsterdam_active_at_timestamp(at) {
+        return Err(Invalid::block(format!(
+            "the fork Amsterdam is not supported (timestamp {at})"
+        )));
+    }
     let cancun = chain.is_cancun_active_at_timestamp(at);
     let fields = [
         (
@@ -218,6 +342,7 @@ fn check_fork_fields(chain: &ChainSpec, header: &Header) -> Result<(), Invalid> 
             header.block_access_list_hash.is_some(),
             false,
         ),
+        ("slot number", header.slot_number.is_some(), false),
     ];
     for (field, present, required) in fields {
         if present != required {
@@ -321,15 +446,43 @@ impl ReceiptSummary {
     /// Hashes every receipt, which is worth a thread of its own.
     pub(super) fn of(receipts: &[Receipt]) -> Self {
         let with_bloom: Vec<_> = receipts.iter().map(TxReceipt::with_bloom_ref).collect();
-        let mut bloom = Bloom::ZERO;
-        for receipt in &with_bloom {
-            bloom.accrue_bloom(&receipt.logs_bloom);
-        }
         Self {
             root: calculate_receipt_root(&with_bloom),
-            bloom,
+            bloom: union(with_bloom.iter().map(|receipt| &receipt.logs_bloom)),
         }
     }
+
+    /// Before Byzantium (EIP-658) a receipt names the state root after its transaction instead of
+    /// the outcome.
+    pub(super) fn with_state_roots(receipts: &[Receipt], roots: &[B256]) -> Self {
+        let with_bloom: Vec<_> = receipts
+            .iter()
+            .zip(roots)
+            .map(|(receipt, root)| {
+                TxReceipt::into_with_bloom(EthereumReceipt {
+                    status: Eip658Value::PostState(*root),
+                    cumulative_gas_used: receipt.cumulative_gas_used,
+                    logs: receipt.logs.clone(),
+                })
+            })
+            .collect();
+        let encoded: Vec<Bytes> = with_bloom
+            .iter()
+            .map(|receipt| alloy_rlp::encode(receipt).into())
+            .collect();
+        Self {
+            root: ordered_trie_root_encoded(&encoded),
+            bloom: union(with_bloom.iter().map(|receipt| &receipt.logs_bloom)),
+        }
+    }
+}
+
+fn union<'a>(blooms: impl Iterator<Item = &'a Bloom>) -> Bloom {
+    let mut union = Bloom::ZERO;
+    for bloom in blooms {
+        union.accrue_bloom(bloom);
+    }
+    union
 }
 
 /// Checks what execution produced against the header; the state root is checked by itself.

@@ -1,7 +1,9 @@
 //! The rules of one chain: forks, blob schedule and genesis header, read from a geth-format file.
 //!
-//! Invariant: [`ChainSpec::genesis_hash`] is the hash of [`ChainSpec::genesis_header`], and every
-//! fork with blobs has blob parameters.
+//! Invariant: [`ChainSpec::genesis_hash`] is the hash of [`ChainSpec::genesis_header`], every fork
+//! with blobs has blob parameters, and forks follow each other in order.
+
+mod schedule;
 
 use alloy_consensus::{
     EMPTY_OMMER_ROOT_HASH, EMPTY_ROOT_HASH, Header, constants::EMPTY_WITHDRAWALS,
@@ -13,10 +15,11 @@ use alloy_eips::{
     eip7840::BlobParams,
 };
 use alloy_evm::eth::spec::EthExecutorSpec;
-use alloy_genesis::{ChainConfig, Genesis};
+use alloy_genesis::Genesis;
 use alloy_hardforks::{EthereumHardfork, EthereumHardforks, ForkCondition};
-use alloy_primitives::{Address, B64, B256, U256};
-use serde::Deserialize;
+use alloy_primitives::{Address, B64, B256, U64, U256};
+pub use schedule::Begin;
+use serde::{Deserialize, de::IgnoredAny};
 
 /// Why a chain file was refused.
 #[derive(Debug, thiserror::Error)]
@@ -24,27 +27,59 @@ pub enum ChainSpecError {
     /// Not JSON, or not a genesis.
     #[error("parse the genesis file: {0}")]
     Json(#[from] serde_json::Error),
-    /// The chain never merges: there is no consensus but the Engine API here.
+    /// A fork is scheduled, but one that it builds on is not.
+    #[error("use the genesis file: {later} is set ({begin}), but {earlier} is not")]
+    ForkMissing {
+        /// The fork that is not scheduled.
+        earlier: &'static str,
+        /// The fork that needs it.
+        later: &'static str,
+        /// When that begins.
+        begin: Begin,
+    },
+    /// A fork is scheduled before one that it builds on.
     #[error(
-        "use the genesis file: the chain is not proof of stake from its first block \
-         (set terminalTotalDifficulty to 0)"
+        "use the genesis file: {later} is set to {second}, before {earlier}, which is set to {first}"
     )]
-    NotMerged,
-    /// A fork is scheduled before the one it builds on.
-    #[error("use the genesis file: {later} is scheduled before {earlier}")]
     ForkOrder {
         /// The fork that must come first.
-        earlier: EthereumHardfork,
+        earlier: &'static str,
+        /// When that begins.
+        first: Begin,
         /// The fork scheduled too early.
-        later: EthereumHardfork,
+        later: &'static str,
+        /// When that begins.
+        second: Begin,
     },
+    /// The two halves of Spurious Dragon are not scheduled together.
+    #[error("use the genesis file: eip155Block and eip158Block must be the same block")]
+    SplitFork,
+    /// Blob parameters are missing or cannot be computed with.
+    #[error("use the genesis file: blobSchedule.{key}: {problem}")]
+    BlobSchedule {
+        /// The fork's key in `blobSchedule`.
+        key: String,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// Block 0 must have number 0.
+    #[error("use the genesis file: number is {0}, a chain begins with block 0")]
+    Number(u64),
 }
 
-/// Fields of a genesis file that only this engine knows.
+/// Fields of a genesis file that the parsed genesis lacks or leaves out silently.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Extension {
+    /// Known to this engine only.
     state_root: Option<B256>,
+    gas_used: Option<U64>,
+    #[serde(rename = "config")]
+    _config: IgnoredAny,
+    #[serde(rename = "gasLimit")]
+    _gas_limit: IgnoredAny,
+    #[serde(rename = "difficulty")]
+    _difficulty: IgnoredAny,
 }
 
 /// The rules of one chain.
@@ -55,6 +90,7 @@ pub struct ChainSpec {
     genesis_hash: B256,
     state_root_override: Option<B256>,
     blob_schedule: BlobScheduleBlobParams,
+    merged_at_genesis: bool,
 }
 
 impl ChainSpec {
@@ -63,22 +99,30 @@ impl ChainSpec {
     /// A top-level `"stateRoot"`, unknown to other clients, replaces the root computed from
     /// `alloc`, so that a chain with a big base state needs no accounts in its file.
     pub fn from_json(json: &str) -> Result<Self, ChainSpecError> {
-        let genesis: Genesis = serde_json::from_str(json)?;
         let extension: Extension = serde_json::from_str(json)?;
-        Self::new(genesis, extension.state_root)
+        let genesis: Genesis = serde_json::from_str(json)?;
+        let mut spec = Self::new(genesis, extension.state_root)?;
+        if let Some(gas_used) = extension.gas_used {
+            spec.genesis_header.gas_used = gas_used.to();
+            spec.genesis_hash = spec.genesis_header.hash_slow();
+        }
+        Ok(spec)
     }
 
     /// Makes the rules from a parsed genesis; `state_root` replaces the root of `alloc`.
     pub fn new(genesis: Genesis, state_root: Option<B256>) -> Result<Self, ChainSpecError> {
-        check_forks(&genesis.config)?;
-        let blob_schedule = genesis.config.blob_schedule_blob_params();
+        schedule::check(&genesis.config)?;
+        if let Some(number) = genesis.number.filter(|number| *number != 0) {
+            return Err(ChainSpecError::Number(number));
+        }
         let root = state_root.unwrap_or_else(|| alloc_root(&genesis));
         let mut spec = Self {
+            blob_schedule: blob_schedule(&genesis),
+            merged_at_genesis: is_merged(&genesis),
             genesis,
             genesis_header: Header::default(),
             genesis_hash: B256::ZERO,
             state_root_override: state_root,
-            blob_schedule,
         };
         spec.genesis_header = spec.header_of_genesis(root);
         spec.genesis_hash = spec.genesis_header.hash_slow();
@@ -110,6 +154,27 @@ impl ChainSpec {
         self.genesis.config.chain_id
     }
 
+    /// Whether the first block after the genesis is a proof-of-stake block already.
+    pub fn merged_at_genesis(&self) -> bool {
+        self.merged_at_genesis
+    }
+
+    /// Total difficulty at which proof of stake takes over (EIP-3675); `None` when it never does.
+    pub fn terminal_total_difficulty(&self) -> Option<U256> {
+        if self.merged_at_genesis {
+            return Some(U256::ZERO);
+        }
+        self.genesis.config.terminal_total_difficulty
+    }
+
+    /// Whether the chain takes part in the irregular state change of block `daoForkBlock`
+    /// (EIP-779) and the number of that block; `None` when the chain does not know of it.
+    pub fn dao_fork(&self) -> Option<(bool, u64)> {
+        let config = &self.genesis.config;
+        let block = config.dao_fork_block?;
+        Some((config.dao_fork_support, block))
+    }
+
     /// Blob target, maximum and price of the block at `timestamp`; `None` before Cancun.
     ///
     /// EIP-7840 per fork, EIP-7892 for the blob-only changes between forks.
@@ -129,7 +194,7 @@ impl ChainSpec {
         }
     }
 
-    /// The base fee of a block on `parent` (EIP-1559).
+    /// The base fee of a London block on `parent` (EIP-1559).
     pub fn next_base_fee(&self, parent: &Header) -> u64 {
         if !self.is_london_active_at_block(parent.number) {
             return INITIAL_BASE_FEE;
@@ -162,7 +227,7 @@ impl ChainSpec {
             mix_hash: genesis.mix_hash,
             nonce: B64::from(genesis.nonce.to_be_bytes()),
             extra_data: genesis.extra_data.clone(),
-            base_fee_per_gas: london.then(|| base_fee.unwrap_or(INITIAL_BASE_FEE)),
+            base_fee_per_gas: base_fee.or(london.then_some(INITIAL_BASE_FEE)),
             withdrawals_root: self
                 .is_shanghai_active_at_timestamp(at)
                 .then_some(EMPTY_WITHDRAWALS),
@@ -187,28 +252,32 @@ fn alloc_root(genesis: &Genesis) -> B256 {
     )
 }
 
-/// Refuses chains that are not merged at genesis and timestamps out of order.
-fn check_forks(config: &ChainConfig) -> Result<(), ChainSpecError> {
-    let merged = config.terminal_total_difficulty == Some(U256::ZERO);
-    let merged =
-        merged || config.terminal_total_difficulty_passed || config.shanghai_time == Some(0);
-    if !merged {
-        return Err(ChainSpecError::NotMerged);
+/// Blob parameters of every fork; Osaka's are Prague's unless the file says otherwise (EIP-7892).
+fn blob_schedule(genesis: &Genesis) -> BlobScheduleBlobParams {
+    let mut schedule = genesis.config.blob_schedule_blob_params();
+    if !genesis.config.blob_schedule.contains_key("osaka") {
+        schedule.osaka = BlobParams {
+            target_blob_count: schedule.prague.target_blob_count,
+            max_blob_count: schedule.prague.max_blob_count,
+            update_fraction: schedule.prague.update_fraction,
+            ..schedule.osaka
+        };
     }
-    let forks = [
-        (EthereumHardfork::Shanghai, config.shanghai_time),
-        (EthereumHardfork::Cancun, config.cancun_time),
-        (EthereumHardfork::Prague, config.prague_time),
-        (EthereumHardfork::Osaka, config.osaka_time),
-        (EthereumHardfork::Amsterdam, config.amsterdam_time),
-    ];
-    for pair in forks.windows(2) {
-        let [(earlier, first), (later, second)] = [pair[0], pair[1]];
-        if second.is_some_and(|second| first.is_none_or(|first| second < first)) {
-            return Err(ChainSpecError::ForkOrder { earlier, later });
-        }
-    }
-    Ok(())
+    schedule
+}
+
+/// Whether block 1 is a proof-of-stake block: the terminal total difficulty is reached by block 0,
+/// or block 0 has a fork that came after the merge.
+fn is_merged(genesis: &Genesis) -> bool {
+    let config = &genesis.config;
+    let shanghai = config
+        .shanghai_time
+        .is_some_and(|time| time <= genesis.timestamp);
+    let reached = match config.terminal_total_difficulty {
+        Some(terminal) => genesis.difficulty >= terminal,
+        None => config.terminal_total_difficulty_passed,
+    };
+    shanghai || reached
 }
 
 impl EthereumHardforks for ChainSpec {
@@ -231,7 +300,8 @@ impl EthereumHardforks for ChainSpec {
             EthereumHardfork::London => block(config.london_block),
             EthereumHardfork::ArrowGlacier => block(config.arrow_glacier_block),
             EthereumHardfork::GrayGlacier => block(config.gray_glacier_block),
-            EthereumHardfork::Paris => ForkCondition::TTD {
+            // Where a chain merges later is decided block by block, see `engine::era`.
+            EthereumHardfork::Paris if self.merged_at_genesis => ForkCondition::TTD {
                 activation_block_number: 0,
                 fork_block: Some(0),
                 total_difficulty: U256::ZERO,
@@ -319,25 +389,5 @@ mod tests {
             [9, 10, 20, 30, 40].map(max_at),
             [None, Some(6), Some(9), Some(72), Some(2)]
         );
-    }
-
-    #[test]
-    fn impossible_chains_are_refused() {
-        let refusal = |config: &str| spec(config, "").unwrap_err();
-        assert!(matches!(
-            refusal(r#""shanghaiTime":5"#),
-            ChainSpecError::NotMerged
-        ));
-        let unordered = format!(r#"{MERGED},"cancunTime":9,"pragueTime":8"#);
-        assert!(matches!(
-            refusal(&unordered),
-            ChainSpecError::ForkOrder { .. }
-        ));
-        let skipped = format!(r#"{MERGED},"pragueTime":8"#);
-        assert!(matches!(
-            refusal(&skipped),
-            ChainSpecError::ForkOrder { .. }
-        ));
-        assert!(matches!(refusal("nonsense"), ChainSpecError::Json(_)));
     }
 }

@@ -1,0 +1,78 @@
+//! Whole blocks from a file, of proof of work or proof of stake.
+//!
+//! Invariant: an imported block becomes the head when it is one of proof of stake, or has more total
+//! difficulty behind it than the head; nothing else moves the head.
+
+use super::{
+    Engine, EngineError,
+    era::Era,
+    insert::{Inserted, links_to_invalid, syncing, valid},
+    report,
+    validate::Payload,
+};
+use crate::primitives::Block;
+use alloy_primitives::B256;
+use alloy_rpc_types_engine::PayloadStatus;
+
+impl Engine {
+    /// Validates a block like a payload and extends or changes the canonical chain with it.
+    pub(super) fn import_block(&mut self, block: Block) -> Result<PayloadStatus, EngineError> {
+        self.ready()?;
+        let payload = Payload::of_block(block);
+        let (number, hash) = (payload.header.number, payload.hash);
+        let inserted = self.insert_block(payload)?;
+        report::outcome(
+            number,
+            hash,
+            &inserted.status.status,
+            inserted.added.as_ref(),
+        );
+        if inserted.status.is_valid() {
+            self.prefer(hash)?;
+        }
+        self.after_insert(inserted.added.as_ref());
+        Ok(inserted.status)
+    }
+
+    fn insert_block(&mut self, payload: Payload) -> Result<Inserted, EngineError> {
+        let parent_hash = payload.header.parent_hash;
+        if self.is_known(payload.hash)? {
+            return Ok(valid(payload.hash).into());
+        }
+        if let Some(latest_valid) = self.invalid.latest_valid(parent_hash) {
+            return Ok(links_to_invalid(latest_valid).into());
+        }
+        if parent_hash != self.shared.tree().head().hash {
+            // A save under way decides which side chains still have a state.
+            self.settle_save()?;
+        }
+        let parent = self.shared.tree().state_after(parent_hash);
+        match parent {
+            Some(parent) => self.execute_payload(payload, &parent),
+            None => Ok(syncing().into()),
+        }
+    }
+
+    /// Makes a valid block in memory the head, unless the head is worth more.
+    fn prefer(&mut self, hash: B256) -> Result<(), EngineError> {
+        let (head, candidate) = {
+            let tree = self.shared.tree();
+            (tree.head().clone(), tree.state_after(hash))
+        };
+        let Some(candidate) = candidate else {
+            return Ok(());
+        };
+        let chain = &self.shared.chain;
+        if Era::of(chain, &candidate.tip.header) == Era::ProofOfWork {
+            let merged =
+                head.header.number > 0 && Era::of(chain, &head.header) == Era::ProofOfStake;
+            let reader = self.reader();
+            let total = self.difficulties.up_to(&reader, &candidate.tip)?;
+            if merged || total <= self.difficulties.up_to(&reader, &head)? {
+                return Ok(());
+            }
+        }
+        self.shared.tree_mut().set_canonical(&candidate.layers);
+        Ok(())
+    }
+}
