@@ -165,24 +165,34 @@ impl Payload {
 
     /// Compares the roots of the body with those in the header.
     fn check_body(&self, transactions_root: B256) -> Result<(), Invalid> {
-        let header = &self.header;
-        let expected = header.transactions_root;
-        Invalid::unless_equal("transactions root", transactions_root, expected)?;
         let ommers = if self.ommers.is_empty() {
             EMPTY_OMMER_ROOT_HASH
         } else {
             calculate_ommers_root(&self.ommers)
         };
-        Invalid::unless_equal("ommers hash", ommers, header.ommers_hash)?;
-        match (&self.withdrawals, header.withdrawals_root) {
-            (None, None) => Ok(()),
-            (Some(withdrawals), Some(expected)) => {
-                let root = calculate_withdrawals_root(withdrawals);
-                Invalid::unless_equal("withdrawals root", root, expected)
+        let withdrawals = self.withdrawals.as_ref();
+        let withdrawals = withdrawals.map(|list| calculate_withdrawals_root(list));
+        let header = &self.header;
+        let roots = [
+            (
+                "transactions root",
+                Some(transactions_root),
+                Some(header.transactions_root),
+            ),
+            ("ommers hash", Some(ommers), Some(header.ommers_hash)),
+            ("withdrawals root", withdrawals, header.withdrawals_root),
+        ];
+        for (field, found, expected) in roots {
+            if found != expected {
+                let shown = |root: Option<B256>| root.map_or("none".into(), |r| r.to_string());
+                return Err(Invalid::payload(format!(
+                    "{field} mismatch: the body has {}, the header {}",
+                    shown(found),
+                    shown(expected)
+                )));
             }
-            (Some(_), None) => Err(Invalid::block("withdrawals without their root")),
-            (None, Some(_)) => Err(Invalid::block("withdrawals are missing")),
         }
+        Ok(())
     }
 
     /// Checks the claimed hash on this thread, for payloads that are not executed now.
