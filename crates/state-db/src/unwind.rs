@@ -120,6 +120,18 @@ impl StateDb {
     }
 }
 
+impl DbView {
+    /// The changes that take the state of the head back to block `target`, and the trie nodes that
+    /// go with them: the head's tables under this overlay read as they did after `target`.
+    ///
+    /// Costs memory and time in proportion to what the blocks above `target` changed. The root is
+    /// recomputed and compared with the target's header.
+    pub fn overlay_back_to(&self, target: u64) -> Result<Overlay, UnwindError> {
+        let (hashed, trie, _) = Before::collect(self, target)?.check_root(self, target)?;
+        Ok(Overlay::default().extend(&hashed, &trie))
+    }
+}
+
 fn target_hash(view: &DbView, target: u64) -> Result<B256, DbError> {
     view.block_hash(target)?
         .ok_or_else(|| missing(Table::CanonicalHeaders, target))

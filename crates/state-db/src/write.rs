@@ -41,6 +41,17 @@ impl StateDb {
     ///
     /// On an error nothing has changed.
     pub fn append(&self, blocks: &[BlockWrite<'_>]) -> Result<(), DbError> {
+        self.append_marked(blocks, None, None)
+    }
+
+    /// Like [`Self::append`], and marks the last safe and the last finalized block in the same
+    /// commit; `None` leaves a marker as it is.
+    pub fn append_marked(
+        &self,
+        blocks: &[BlockWrite<'_>],
+        safe: Option<u64>,
+        finalized: Option<u64>,
+    ) -> Result<(), DbError> {
         if blocks.is_empty() {
             return Ok(());
         }
@@ -65,6 +76,8 @@ impl StateDb {
         histories.sort_unstable();
         tx.extend_histories(&histories)?;
         tx.write_checkpoints(head.number)?;
+        tx.put_marker(Marker::Safe, safe)?;
+        tx.put_marker(Marker::Finalized, finalized)?;
         tx.commit()
     }
 

@@ -16,7 +16,7 @@ use eyre::{Context as _, bail, eyre};
 use state_db::OpenOptions;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 /// How long requests in flight may take to end once a signal came.
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
@@ -128,7 +128,7 @@ async fn serve(engine: EngineHandle, config: ServersConfig) -> eyre::Result<()> 
     info!(target: "reth::cli", "Starting consensus engine");
     tokio::select! {
         name = signals.next() => info!(target: "reth::cli", signal = name, "Received shutdown signal"),
-        () = engine_ended(&engine) => bail!("failed to go on: the engine stopped; its last log lines say why"),
+        () = engine_ended(&engine) => error!(target: "reth::cli", "The engine stopped"),
     }
     tokio::select! {
         outcome = stop(engine, servers) => outcome,
@@ -155,7 +155,8 @@ async fn stop(engine: EngineHandle, servers: RunningServers) -> eyre::Result<()>
     Ok(())
 }
 
-/// Returns when the engine's threads are gone: they hold the other end of the channel.
+/// Returns when the engine takes no more blocks, because a save failed or its thread is gone.
+/// Stopping it then fails with the reason.
 async fn engine_ended(engine: &EngineHandle) {
     let mut persisted = engine.persisted();
     while persisted.changed().await.is_ok() {}

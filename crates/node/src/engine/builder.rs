@@ -167,8 +167,7 @@ pub(super) fn build(
     let shared = &chain.shared;
     let unknown = || BuildError::UnknownParent(request.parent_hash);
     let parent = shared
-        .tree()
-        .state_after(request.parent_hash)
+        .state_after(request.parent_hash)?
         .ok_or_else(unknown)?;
     let mut header = unexecuted_header(&shared.chain, &parent.tip.header, request)?;
     let withdrawals = request.attributes.withdrawals.clone().map(Withdrawals::new);

@@ -1,19 +1,23 @@
 //! Fork choice: which known block is the head, and which are safe and finalized.
+//!
+//! Source: execution-apis, `engine/paris.md` (engine_forkchoiceUpdatedV1). A head that is an
+//! ancestor of the present one moves the head back, unless it lies below the finalized block.
 
 use super::{
     Engine, EngineError,
     builder::{self, BuildRequest},
     handle::ForkchoiceError,
     insert::{links_to_invalid, syncing, valid},
+    reorg::{Found, NewChain},
     report,
-    tree::{ExecutedBlock, Tip},
+    tree::Tip,
 };
 use crate::primitives::BlockNumHash;
 use alloy_primitives::B256;
 use alloy_rpc_types_engine::{
     ForkchoiceState, ForkchoiceUpdated, PayloadAttributes, PayloadStatus,
 };
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
 /// An answered fork choice: what is left to do once the caller has its answer.
 #[derive(Default)]
@@ -42,15 +46,6 @@ impl FollowUp {
     }
 }
 
-/// Where the wanted head is.
-enum Head {
-    /// In memory (or the database head): its branch, newest first.
-    Branch(Vec<Arc<ExecutedBlock>>),
-    /// Below the head of the canonical chain.
-    Ancestor,
-    Unknown,
-}
-
 impl Engine {
     /// Applies a fork choice. The second part is for after the answer.
     pub(super) fn update_forkchoice(
@@ -77,17 +72,19 @@ impl Engine {
         if let Some(latest_valid) = self.invalid.latest_valid(wanted) {
             return Ok(ForkchoiceUpdated::new(links_to_invalid(latest_valid)));
         }
-        let branch = match self.find_head(wanted)? {
-            Head::Branch(branch) => branch,
-            Head::Ancestor => return Ok(ForkchoiceUpdated::new(valid(wanted))),
-            Head::Unknown => return Ok(ForkchoiceUpdated::new(syncing())),
+        let chain = match self.find_chain(wanted)? {
+            Found::Chain(chain) => chain,
+            Found::BelowFinalized => return Ok(ForkchoiceUpdated::new(valid(wanted))),
+            Found::Invalid(status) => return Ok(ForkchoiceUpdated::new(status)),
+            Found::Unknown => return Ok(ForkchoiceUpdated::new(syncing())),
+            Found::TooDeep => return Err(ForkchoiceError::TooDeepReorg),
         };
-        let safe = self.marker(state.safe_block_hash, &branch)?;
-        let finalized = self.marker(state.finalized_block_hash, &branch)?;
-        let moved = self.set_head(&branch);
-        if self.set_markers(safe, finalized) {
+        let safe = self.marker(state.safe_block_hash, &chain)?;
+        let finalized = self.marker(state.finalized_block_hash, &chain)?;
+        if self.moves_both_markers(safe, finalized) {
             follow_up.forkchoice = Some(state);
         }
+        let moved = self.adopt_chain(&chain, safe, finalized)?;
         let head = self.shared.tree().head().clone();
         if moved {
             follow_up.committed = Some((head.num_hash(), start.elapsed()));
@@ -95,71 +92,35 @@ impl Engine {
         self.answer_attributes(&head, attributes, follow_up)
     }
 
-    fn find_head(&mut self, wanted: B256) -> Result<Head, EngineError> {
-        let tree = self.shared.tree();
-        let head = tree.head().hash;
-        let in_memory = tree.block(wanted).cloned();
-        let is_extension = wanted == head
-            || in_memory
-                .as_ref()
-                .is_some_and(|block| block.header().parent_hash == head);
-        let canonical =
-            in_memory.is_some_and(|block| tree.is_canonical(block.chain_block.num_hash()));
-        drop(tree);
-        if canonical && wanted != head {
-            return Ok(Head::Ancestor);
-        }
-        if !is_extension {
-            // A reorg must not race a save of blocks that it would make non-canonical.
-            self.settle_save()?;
-        }
-        if let Some(branch) = self.shared.tree().branch(wanted)
-            && (!branch.is_empty() || wanted == self.shared.tree().head().hash)
-        {
-            return Ok(Head::Branch(branch));
-        }
-        let stored = self.shared.db.view()?.block_number(wanted)?.is_some();
-        Ok(if stored {
-            Head::Ancestor
-        } else {
-            Head::Unknown
-        })
-    }
-
-    /// The block a safe or finalized hash names; zero names none. It must be on the branch of the
+    /// The block a safe or finalized hash names; zero names none. It must be on the chain of the
     /// new head.
     fn marker(
         &self,
         hash: B256,
-        branch: &[Arc<ExecutedBlock>],
+        chain: &NewChain,
     ) -> Result<Option<BlockNumHash>, ForkchoiceError> {
         if hash.is_zero() {
             return Ok(None);
         }
-        if let Some(block) = branch.iter().find(|block| block.hash() == hash) {
+        if let Some(block) = chain.blocks.iter().find(|block| block.hash() == hash) {
             return Ok(Some(block.chain_block.num_hash()));
         }
         let view = self.shared.db.view().map_err(EngineError::from)?;
         let number = view.block_number(hash).map_err(EngineError::from)?;
-        let number = number.ok_or(ForkchoiceError::InvalidState)?;
+        let number = number
+            .filter(|number| *number <= chain.root.number)
+            .ok_or(ForkchoiceError::InvalidState)?;
         Ok(Some(BlockNumHash { number, hash }))
     }
 
-    /// Makes the branch canonical. Whether the head moved.
-    fn set_head(&mut self, branch: &[Arc<ExecutedBlock>]) -> bool {
-        let mut tree = self.shared.tree_mut();
-        let before = tree.head().hash;
-        tree.set_canonical(branch);
-        tree.head().hash != before
-    }
-
-    /// Sets the markers a fork choice named. Whether both changed.
-    fn set_markers(&mut self, safe: Option<BlockNumHash>, finalized: Option<BlockNumHash>) -> bool {
-        let mut tree = self.shared.tree_mut();
-        let changed = safe != tree.safe && finalized != tree.finalized;
-        tree.safe = safe.or(tree.safe);
-        tree.finalized = finalized.or(tree.finalized);
-        changed && safe.is_some() && finalized.is_some()
+    fn moves_both_markers(
+        &self,
+        safe: Option<BlockNumHash>,
+        finalized: Option<BlockNumHash>,
+    ) -> bool {
+        let tree = self.shared.tree();
+        safe.is_some_and(|safe| tree.safe() != Some(safe))
+            && finalized.is_some_and(|finalized| tree.finalized() != Some(finalized))
     }
 
     /// The answer for a valid head, with a payload id when attributes ask for a payload.

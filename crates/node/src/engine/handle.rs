@@ -31,6 +31,10 @@ pub enum ForkchoiceError {
     /// Safe or finalized block unknown or not on the head's chain (code -38002).
     #[error("invalid forkchoice state")]
     InvalidState,
+    /// The head parts from the canonical chain too far below, or below the finalized block (code
+    /// -38006).
+    #[error("too deep reorg")]
+    TooDeepReorg,
     /// Attributes do not fit the head or the fork (code -38003). The fork choice itself was
     /// applied.
     #[error("invalid payload attributes: {0}")]
@@ -108,7 +112,7 @@ impl EngineHandle {
             received,
             answer,
         })?;
-        reply.await.map_err(|_| EngineError::Stopped)?
+        reply.await.map_err(|_| self.ended())?
     }
 
     /// Moves head, safe and finalized; with attributes also starts a payload on the new head.
@@ -124,14 +128,14 @@ impl EngineHandle {
             attributes,
             answer,
         })?;
-        reply.await.map_err(|_| EngineError::Stopped)?
+        reply.await.map_err(|_| self.ended())?
     }
 
     /// The payload that a fork choice with attributes started.
     pub async fn get_payload(&self, id: PayloadId) -> Result<BuiltPayload, GetPayloadError> {
         let (answer, reply) = oneshot::channel();
         self.send(Message::GetPayload { id, answer })?;
-        reply.await.map_err(|_| EngineError::Stopped)?
+        reply.await.map_err(|_| self.ended())?
     }
 
     /// Builds a block on any parent whose state is available. The chain does not change.
@@ -151,7 +155,7 @@ impl EngineHandle {
         let (answer, reply) = oneshot::channel();
         let block = Box::new(block);
         self.send(Message::ImportBlock { block, answer })?;
-        reply.await.map_err(|_| EngineError::Stopped)?
+        reply.await.map_err(|_| self.ended())?
     }
 
     /// Reads the chain without going through the engine thread.
@@ -170,12 +174,18 @@ impl EngineHandle {
     pub async fn shutdown(&self) -> Result<(), EngineError> {
         let (answer, reply) = oneshot::channel();
         self.send(Message::Shutdown { answer })?;
-        reply.await.map_err(|_| EngineError::Stopped)?
+        reply.await.map_err(|_| self.ended())?
     }
 
     fn send(&self, message: Message) -> Result<(), EngineError> {
-        self.requests
-            .send(message)
-            .map_err(|_| EngineError::Stopped)
+        self.requests.send(message).map_err(|_| self.ended())
+    }
+
+    /// Why the engine does not answer.
+    fn ended(&self) -> EngineError {
+        match self.chain.shared.failure.get() {
+            Some(reason) => EngineError::Persistence(reason.clone()),
+            None => EngineError::Stopped,
+        }
     }
 }

@@ -7,7 +7,9 @@ use super::{
     Engine, EngineError,
     era::Era,
     insert::{Inserted, links_to_invalid, syncing, valid},
+    reorg::Found,
     report,
+    tree::Tip,
     validate::Payload,
 };
 use crate::primitives::Block;
@@ -42,12 +44,7 @@ impl Engine {
         if let Some(latest_valid) = self.invalid.latest_valid(parent_hash) {
             return Ok(links_to_invalid(latest_valid).into());
         }
-        if parent_hash != self.shared.tree().head().hash {
-            // A save under way decides which side chains still have a state.
-            self.settle_save()?;
-        }
-        let parent = self.shared.tree().state_after(parent_hash);
-        match parent {
+        match self.parent_state(parent_hash)? {
             Some(parent) => self.execute_payload(payload, &parent),
             None => Ok(syncing().into()),
         }
@@ -57,22 +54,35 @@ impl Engine {
     fn prefer(&mut self, hash: B256) -> Result<(), EngineError> {
         let (head, candidate) = {
             let tree = self.shared.tree();
-            (tree.head().clone(), tree.state_after(hash))
+            (tree.head().clone(), tree.block(hash).cloned())
         };
         let Some(candidate) = candidate else {
             return Ok(());
         };
+        if self
+            .shared
+            .tree()
+            .is_canonical(candidate.chain_block.num_hash())
+        {
+            return Ok(());
+        }
+        let candidate = Tip {
+            header: candidate.header().clone(),
+            hash,
+        };
         let chain = &self.shared.chain;
-        if Era::of(chain, &candidate.tip.header) == Era::ProofOfWork {
+        if Era::of(chain, &candidate.header) == Era::ProofOfWork {
             let merged =
                 head.header.number > 0 && Era::of(chain, &head.header) == Era::ProofOfStake;
             let reader = self.reader();
-            let total = self.difficulties.up_to(&reader, &candidate.tip)?;
+            let total = self.difficulties.up_to(&reader, &candidate)?;
             if merged || total <= self.difficulties.up_to(&reader, &head)? {
                 return Ok(());
             }
         }
-        self.shared.tree_mut().set_canonical(&candidate.layers);
+        if let Found::Chain(chain) = self.find_chain(hash)? {
+            self.adopt_chain(&chain, None, None)?;
+        }
         Ok(())
     }
 }

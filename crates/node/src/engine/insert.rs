@@ -1,4 +1,7 @@
 //! What happens to a payload: known, refused, kept for later, or executed and added to the tree.
+//!
+//! Source: execution-apis, `engine/paris.md` (engine_newPayloadV1, "Payload validation"). Whatever
+//! the answer, a payload that is not the block it says it is says nothing about that block.
 
 use super::{
     Engine, EngineError,
@@ -9,7 +12,8 @@ use super::{
     root::{BlockRoot, StepRoots},
     senders::{SenderStream, SignatureRules},
     tree::{ExecutedBlock, ParentState},
-    validate::{self, Invalid, Payload, ReceiptSummary},
+    validate::{self, Blame, Invalid, Payload, ReceiptSummary},
+    waiting::as_payload,
 };
 use crate::primitives::{ChainBlock, Receipt, StoredBlock, TransactionSigned};
 use alloy_consensus::proofs::ordered_trie_root_encoded;
@@ -89,61 +93,87 @@ pub(super) fn links_to_invalid(latest_valid: B256) -> PayloadStatus {
     invalid("links to previously rejected block", Some(latest_valid))
 }
 
+/// What a payload's status is without looking at the chain: whether it is the block it says it is.
+fn check_alone(data: &ExecutionData) -> Result<(), PayloadStatus> {
+    Payload::new(data.clone())
+        .and_then(|mut payload| payload.check_alone())
+        .map_err(|problem| invalid(problem.message, None))
+}
+
 impl Engine {
     /// Decides about one payload.
     pub(super) fn insert_payload(&mut self, data: ExecutionData) -> Result<Inserted, EngineError> {
         let hash = data.block_hash();
         let parent_hash = data.parent_hash();
         if self.is_known(hash)? {
-            return Ok(valid(hash).into());
+            return Ok(check_alone(&data)
+                .err()
+                .unwrap_or_else(|| valid(hash))
+                .into());
         }
         let invalid_ancestor = self
             .invalid
             .latest_valid(hash)
             .or_else(|| self.invalid.latest_valid(parent_hash));
         if let Some(latest_valid) = invalid_ancestor {
-            self.invalid.insert(hash, latest_valid);
+            if let Err(status) = check_alone(&data) {
+                return Ok(status.into());
+            }
+            self.note_invalid(hash, latest_valid);
             return Ok(links_to_invalid(latest_valid).into());
         }
-        if parent_hash != self.shared.tree().head().hash {
-            // A save under way decides which side chains still have a state.
-            self.settle_save()?;
-        }
-        let parent = self.shared.tree().state_after(parent_hash);
-        match parent {
-            Some(parent) => match Payload::new(data) {
-                Ok(payload) => self.execute_payload(payload, &parent),
-                Err(problem) => Ok(invalid(problem.message, Some(parent.tip.hash)).into()),
-            },
+        match self.parent_state(parent_hash)? {
+            Some(parent) => self.execute_data(data, &parent),
             None => self.keep_payload(data),
         }
     }
 
-    /// Whether the block is valid and in memory or in the database.
+    /// Whether the block is known to be valid: in memory, in the database, or taken out of it.
     pub(super) fn is_known(&self, hash: B256) -> Result<bool, EngineError> {
-        if self.shared.tree().state_after(hash).is_some() {
+        if self.shared.tree().block(hash).is_some() || self.waiting.is_validated(hash) {
             return Ok(true);
         }
         Ok(self.shared.db.view()?.block_number(hash)?.is_some())
     }
 
-    /// A payload that cannot be executed now: its parent is unknown, or has no state any more.
+    /// How to read the state a block is executed on, when it is executed now: on any block in
+    /// memory, and on stored blocks that a fork choice may go back to.
+    pub(super) fn parent_state(&mut self, hash: B256) -> Result<Option<ParentState>, EngineError> {
+        if hash != self.shared.tree().head().hash {
+            // A save under way decides over which database side chains are read.
+            self.settle_save()?;
+        }
+        let state = self.shared.state_after(hash)?;
+        Ok(state.filter(|state| state.fork.is_none_or(|fork| self.is_reachable(fork))))
+    }
+
+    /// A payload that cannot be executed now: an ancestor is unknown, or has no state in memory.
     fn keep_payload(&mut self, data: ExecutionData) -> Result<Inserted, EngineError> {
-        let checked = Payload::new(data.clone()).and_then(|mut payload| payload.check_hash());
-        if let Err(problem) = checked {
-            return Ok(invalid(problem.message, None).into());
+        if let Err(status) = check_alone(&data) {
+            return Ok(status.into());
         }
-        if self
-            .shared
-            .db
-            .view()?
-            .block_number(data.parent_hash())?
-            .is_some()
-        {
-            return Ok(PayloadStatus::from_status(PayloadStatusEnum::Accepted).into());
+        let ancestors_known = self.path_to(data.parent_hash())?.is_some();
+        self.waiting.insert(data, false);
+        Ok(if ancestors_known {
+            PayloadStatus::from_status(PayloadStatusEnum::Accepted).into()
+        } else {
+            syncing().into()
+        })
+    }
+
+    /// Executes a payload whose parent's state is available.
+    pub(super) fn execute_data(
+        &mut self,
+        data: ExecutionData,
+        parent: &ParentState,
+    ) -> Result<Inserted, EngineError> {
+        match Payload::new(data) {
+            Ok(payload) => self.execute_payload(payload, parent),
+            Err(problem) => {
+                let latest_valid = self.latest_valid_on(parent);
+                Ok(invalid(problem.message, Some(latest_valid)).into())
+            }
         }
-        self.orphans.insert(data);
-        Ok(syncing().into())
     }
 
     /// Executes a block on `parent` and adds it to the tree when it is valid.
@@ -159,7 +189,7 @@ impl Engine {
             Ok(validated) => {
                 let block = Arc::new(validated.block);
                 let canonical = parent.tip.hash == self.shared.tree().head().hash;
-                self.shared.tree_mut().insert(block.clone());
+                self.add_block(&block, canonical);
                 let added = Added {
                     block,
                     canonical,
@@ -176,24 +206,58 @@ impl Engine {
         }
     }
 
-    /// A payload that is not the block it claims to be says nothing about that block.
+    fn add_block(&mut self, block: &Arc<ExecutedBlock>, extends_head: bool) {
+        let hash = block.hash();
+        self.shared.tree_mut().insert(block.clone());
+        self.waiting.remove(hash);
+        if !extends_head {
+            let evicted = self.shared.tree_mut().evict(hash);
+            for block in evicted {
+                self.waiting
+                    .insert(as_payload(&block.chain_block.block), true);
+            }
+        }
+    }
+
     fn refuse(
         &mut self,
         mut payload: Payload,
         parent: &ParentState,
         problem: Invalid,
     ) -> PayloadStatus {
-        let problem = payload.check_hash().err().unwrap_or(problem);
-        if !problem.names_parent {
-            return invalid(problem.message, None);
+        let problem = payload.check_alone().err().unwrap_or(problem);
+        let latest_valid = self.latest_valid_on(parent);
+        match problem.blame {
+            Blame::Payload => invalid(problem.message, None),
+            Blame::Encoding => {
+                self.note_invalid(payload.hash, latest_valid);
+                invalid(problem.message, None)
+            }
+            Blame::Block => {
+                self.note_invalid(payload.hash, latest_valid);
+                invalid(problem.message, Some(latest_valid))
+            }
         }
-        // No hash of proof of work is named (Engine API, payload validation, point 4).
-        let latest_valid = match Era::of(&self.shared.chain, &parent.tip.header) {
+    }
+
+    /// The last valid ancestor of an invalid child of `parent`. No hash of proof of work is named
+    /// (Engine API, payload validation, point 3).
+    fn latest_valid_on(&self, parent: &ParentState) -> B256 {
+        match Era::of(&self.shared.chain, &parent.tip.header) {
             Era::ProofOfStake => parent.tip.hash,
             Era::ProofOfWork => B256::ZERO,
-        };
-        self.invalid.insert(payload.hash, latest_valid);
-        invalid(problem.message, Some(latest_valid))
+        }
+    }
+
+    /// Remembers that a block is invalid, and with it everything kept that descends from it.
+    fn note_invalid(&mut self, hash: B256, latest_valid: B256) {
+        let mut invalid = vec![hash];
+        while let Some(hash) = invalid.pop() {
+            self.invalid.insert(hash, latest_valid);
+            self.waiting.remove(hash);
+            let children = self.waiting.children(hash);
+            invalid.extend(children.iter().map(ExecutionData::block_hash));
+        }
     }
 
     /// A reader of the chain as the engine thread has it.
@@ -223,7 +287,7 @@ impl Engine {
         let encoded = payload.transactions.clone();
         let transactions_root = beside(move || ordered_trie_root_encoded(&encoded));
 
-        let root = BlockRoot::start(&self.pool, &self.shared.db, parent);
+        let root = BlockRoot::start(&self.pool, &self.shared.db, parent)?;
         let (mut state, mut steps) = self.open_block(payload.header.number, parent, &root)?;
         let (executed, signed) = run(rules, payload, &mut state, senders, &mut steps)?;
         let step_roots = steps.map(|steps| steps.roots);

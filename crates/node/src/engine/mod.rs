@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Invariants: only the engine thread changes the tree; a block is in the tree only when every
-//! field of its header was checked; blocks reach the database in canonical order.
+//! field of its header was checked; blocks reach the database in canonical order. Once a save has
+//! failed, no request is served any more: memory must not fill with blocks that cannot be stored.
 
 pub mod builder;
 mod era;
@@ -19,16 +20,17 @@ mod forkchoice;
 pub mod handle;
 mod import;
 mod insert;
-mod orphans;
 mod persistence;
 mod provider;
 pub mod reader;
+mod reorg;
 mod report;
 mod root;
 mod root_check;
 mod senders;
 mod tree;
 mod validate;
+mod waiting;
 
 use crate::{chainspec::ChainSpec, primitives::BlockNumHash};
 use alloy_primitives::B256;
@@ -41,22 +43,19 @@ use era::TotalDifficulties;
 use forkchoice::FollowUp;
 use handle::Message;
 pub use handle::{EngineHandle, ForkchoiceError, GetPayloadError, NewPayloadOutcome};
-use orphans::{InvalidBlocks, Orphans};
 use persistence::{Markers, Persistence};
 pub use reader::{ChainReader, ReadError, StateReader};
 use reader::{Shared, stored_tip};
 use report::Added;
-use state_db::{DbError, DbView, OverlaySource, StateDb};
+use state_db::{DbError, DbView, OverlaySource, StateDb, UnwindError};
 use state_root::{RootConfig, RootPool};
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 use tokio::sync::{oneshot, watch};
 use tree::Tree;
+use waiting::{InvalidBlocks, Waiting};
 
 /// Payloads kept for `engine_getPayload`.
 const MAX_KEPT_PAYLOADS: usize = 10;
-/// Safe and finalized block are written at shutdown and with a save every so many blocks: each
-/// write is a commit of its own, and after a crash slightly older markers are as good.
-const BLOCKS_PER_MARKER_WRITE: u64 = 64;
 
 /// How the engine works. Flags are resolved into this once.
 #[derive(Debug, Clone)]
@@ -95,6 +94,9 @@ pub enum EngineError {
     /// A worker thread ended without a result.
     #[error("hash a block: a worker thread panicked")]
     WorkerPanicked,
+    /// Stored blocks could not be taken out of the database for another chain; nothing changed.
+    #[error(transparent)]
+    Unwind(Box<UnwindError>),
     /// The database has no genesis, belongs to another chain, or a thread could not be started.
     #[error("start the engine: {0}")]
     Start(String),
@@ -109,6 +111,12 @@ impl From<DbError> for EngineError {
     }
 }
 
+impl From<UnwindError> for EngineError {
+    fn from(error: UnwindError) -> Self {
+        Self::Unwind(Box::new(error))
+    }
+}
+
 /// Starts the threads `engine` and `persistence`. The head is the last block in the database.
 pub fn spawn(
     db: StateDb,
@@ -117,6 +125,7 @@ pub fn spawn(
 ) -> Result<EngineHandle, EngineError> {
     let tree = stored_tree(&db, &chain)?;
     let head = tree.head().num_hash();
+    let saved_markers = numbers(tree.safe(), tree.finalized());
     let pool = RootPool::new(config.root)
         .map_err(|error| EngineError::Start(format!("start the state root threads: {error}")))?;
     let skip_invalid_transactions = config.skip_invalid_transactions;
@@ -130,9 +139,8 @@ pub fn spawn(
         pool,
         persistence,
         persisted: persisted_sender,
-        failed_save: None,
-        markers_written_at: head.number,
-        orphans: Orphans::default(),
+        saved_markers,
+        waiting: Waiting::default(),
         invalid: InvalidBlocks::default(),
         payloads: VecDeque::new(),
         difficulties: TotalDifficulties::default(),
@@ -168,10 +176,10 @@ fn stored_tree(db: &StateDb, chain: &ChainSpec) -> Result<Tree, EngineError> {
             chain.genesis_hash()
         )));
     }
-    let mut tree = Tree::new(stored_tip(&view, head)?);
-    tree.safe = stored_marker(&view, view.safe()?)?;
-    tree.finalized = stored_marker(&view, view.finalized()?)?;
-    Ok(tree)
+    let tip = stored_tip(&view, head)?;
+    let safe = stored_marker(&view, view.safe()?)?;
+    let finalized = stored_marker(&view, view.finalized()?)?;
+    Ok(Tree::new(tip, safe, finalized))
 }
 
 fn stored_marker(view: &DbView, number: Option<u64>) -> Result<Option<BlockNumHash>, EngineError> {
@@ -181,6 +189,11 @@ fn stored_marker(view: &DbView, number: Option<u64>) -> Result<Option<BlockNumHa
     Ok(view
         .block_hash(number)?
         .map(|hash| BlockNumHash { number, hash }))
+}
+
+fn numbers(safe: Option<BlockNumHash>, finalized: Option<BlockNumHash>) -> Markers {
+    let number = |block: BlockNumHash| block.number;
+    (safe.map(number), finalized.map(number))
 }
 
 /// Whom to tell about the end, and what.
@@ -196,9 +209,9 @@ struct Engine {
     pool: RootPool<OverlaySource>,
     persistence: Persistence,
     persisted: watch::Sender<BlockNumHash>,
-    failed_save: Option<String>,
-    markers_written_at: u64,
-    orphans: Orphans,
+    /// The markers as the database has them, or will once the save under way is done.
+    saved_markers: Markers,
+    waiting: Waiting,
     invalid: InvalidBlocks,
     payloads: VecDeque<(PayloadId, Result<BuiltPayload, BuildError>)>,
     difficulties: TotalDifficulties,
@@ -212,7 +225,7 @@ impl Engine {
             select_biased! {
                 recv(self.persistence.results()) -> result => match result {
                     Ok(result) => self.absorb_save(result),
-                    Err(_) => return None,
+                    Err(_) => self.fail("the persistence thread has ended".into()),
                 },
                 recv(requests) -> message => match message {
                     Ok(Message::Shutdown { answer }) => {
@@ -229,7 +242,21 @@ impl Engine {
                 },
             }
             self.start_save();
+            if self.ready().is_err() {
+                return self.decline(requests);
+            }
         }
+    }
+
+    /// Answers every request with the reason of the failure, until shutdown.
+    fn decline(mut self, requests: &Receiver<Message>) -> Option<Farewell> {
+        for message in requests {
+            if let Message::Shutdown { answer } = message {
+                return Some((answer, self.ready()));
+            }
+            self.serve(message);
+        }
+        None
     }
 
     fn serve(&mut self, message: Message) {
@@ -325,12 +352,13 @@ impl Engine {
         let mut parents: Vec<B256> = added.map(|added| added.block.hash()).into_iter().collect();
         while let Some(parent) = parents.pop() {
             let state = self.shared.tree().state_after(parent);
-            if let Some(state) = state {
-                state.overlay();
+            if let Some(Err(error)) = state.map(|state| state.overlay(&self.shared.db)) {
+                tracing::warn!(target: "engine::tree", %error, "Failed to merge a block's changes");
             }
-            for orphan in self.orphans.take_children(parent) {
-                let (number, hash) = (orphan.block_number(), orphan.block_hash());
-                match self.insert_payload(orphan) {
+            for child in self.waiting.children(parent) {
+                let (number, hash) = (child.block_number(), child.block_hash());
+                self.waiting.remove(hash);
+                match self.insert_payload(child) {
                     Ok(inserted) => {
                         let status = &inserted.status.status;
                         report::outcome(number, hash, status, inserted.added.as_ref());
@@ -344,17 +372,28 @@ impl Engine {
         }
     }
 
-    /// Fails once a save has failed: memory must not fill with blocks that cannot be stored.
+    /// Fails once a save has failed.
     fn ready(&self) -> Result<(), EngineError> {
-        match &self.failed_save {
+        match self.shared.failure.get() {
             Some(reason) => Err(EngineError::Persistence(reason.clone())),
             None => Ok(()),
         }
     }
 
-    /// Saves when the head is far enough above the database and no save is under way.
+    /// Ends the engine's work for good: requests fail with `reason` from now on, and whoever
+    /// listens for saved blocks is told that there will be no more.
+    fn fail(&mut self, reason: String) {
+        tracing::error!(target: "engine", %reason, "Failed to save blocks");
+        // The first reason is the one that matters.
+        let _ = self.shared.failure.set(reason);
+        let last = *self.persisted.borrow();
+        self.persisted = watch::channel(last).0;
+    }
+
+    /// Saves when the head is far enough above the database and no save is under way; also markers
+    /// that no block to come will take along.
     fn start_save(&mut self) {
-        if self.persistence.in_flight() || self.failed_save.is_some() {
+        if self.persistence.in_flight() || self.ready().is_err() {
             return;
         }
         let (head, persisted) = {
@@ -362,48 +401,43 @@ impl Engine {
             (tree.head().header.number, tree.persisted().header.number)
         };
         if head.saturating_sub(persisted) > self.config.persistence_threshold {
-            let last = head.saturating_sub(self.config.memory_block_buffer_target);
-            self.save_up_to(last, false);
+            self.save_up_to(head.saturating_sub(self.config.memory_block_buffer_target));
+        } else if head == persisted {
+            self.save_up_to(head);
         }
     }
 
-    fn save_up_to(&mut self, last: u64, write_markers: bool) {
+    /// Hands canonical blocks up to `last`, and the markers if they moved, to the thread.
+    fn save_up_to(&mut self, last: u64) {
         let blocks = self.shared.tree().unsaved(last);
-        if blocks.is_empty() {
+        let markers = self.markers_up_to(last);
+        if blocks.is_empty() && markers == self.saved_markers {
             return;
         }
-        let write_markers =
-            write_markers || last >= self.markers_written_at + BLOCKS_PER_MARKER_WRITE;
-        let markers = write_markers.then(|| self.markers_up_to(last));
-        if write_markers {
-            self.markers_written_at = last;
+        self.saved_markers = markers;
+        if !self.persistence.save(blocks, markers) {
+            self.fail("the persistence thread has ended".into());
         }
-        self.persistence.save(blocks, markers);
     }
 
-    /// Safe and finalized block, as far as the database will know them.
+    /// Safe and finalized block as the database can know them: an ancestor of either is one too.
     fn markers_up_to(&self, last: u64) -> Markers {
         let tree = self.shared.tree();
-        let stored = |block: Option<BlockNumHash>| {
-            block
-                .map(|block| block.number)
-                .filter(|number| *number <= last)
-        };
-        (stored(tree.safe), stored(tree.finalized))
+        let (safe, finalized) = numbers(tree.safe(), tree.finalized());
+        let stored = |number: u64| number.min(last);
+        (safe.map(stored), finalized.map(stored))
     }
 
-    /// Takes note of a finished save.
-    fn absorb_save(&mut self, result: Result<BlockNumHash, String>) {
+    /// Takes note of a finished save. A save of markers alone moves no block.
+    fn absorb_save(&mut self, result: Result<Option<BlockNumHash>, String>) {
         self.persistence.finished();
         match result {
-            Ok(last) => {
+            Ok(Some(last)) => {
                 self.shared.tree_mut().advance_persisted(last);
                 self.persisted.send_replace(last);
             }
-            Err(reason) => {
-                tracing::error!(target: "engine", %reason, "Failed to save blocks");
-                self.failed_save = Some(reason);
-            }
+            Ok(None) => {}
+            Err(reason) => self.fail(reason),
         }
     }
 
@@ -421,11 +455,7 @@ impl Engine {
     fn flush(&mut self) -> Result<(), EngineError> {
         self.settle_save()?;
         let head = self.shared.tree().head().header.number;
-        self.save_up_to(head, true);
-        if !self.persistence.in_flight() {
-            let (safe, finalized) = self.markers_up_to(head);
-            return Ok(self.shared.db.set_forkchoice(safe, finalized)?);
-        }
+        self.save_up_to(head);
         self.settle_save()
     }
 

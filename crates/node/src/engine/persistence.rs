@@ -18,16 +18,19 @@ use std::{sync::Arc, thread::JoinHandle, time::Instant};
 /// Numbers of the safe and the finalized block, as far as they are in the database.
 pub(super) type Markers = (Option<u64>, Option<u64>);
 
-/// One batch.
+/// One batch, oldest block first, and the markers that go with it.
 struct Save {
     blocks: Vec<Arc<ExecutedBlock>>,
-    markers: Option<Markers>,
+    markers: Markers,
 }
+
+/// The last block of a batch; `None` when it had markers alone.
+type Saved = Result<Option<BlockNumHash>, String>;
 
 /// The engine's end of the persistence thread.
 pub(super) struct Persistence {
     jobs: Option<Sender<Save>>,
-    results: Receiver<Result<BlockNumHash, String>>,
+    results: Receiver<Saved>,
     in_flight: bool,
     thread: Option<JoinHandle<()>>,
 }
@@ -63,17 +66,19 @@ impl Persistence {
     }
 
     /// Delivers the result of each save.
-    pub(super) fn results(&self) -> &Receiver<Result<BlockNumHash, String>> {
+    pub(super) fn results(&self) -> &Receiver<Saved> {
         &self.results
     }
 
-    /// Starts writing `blocks`, oldest first. Only when no save is under way.
-    pub(super) fn save(&mut self, blocks: Vec<Arc<ExecutedBlock>>, markers: Option<Markers>) {
+    /// Starts writing `blocks`, oldest first, with the markers. Only when no save is under way.
+    /// Whether there is a thread to do it.
+    pub(super) fn save(&mut self, blocks: Vec<Arc<ExecutedBlock>>, markers: Markers) -> bool {
         let job = Save { blocks, markers };
         self.in_flight = self
             .jobs
             .as_ref()
             .is_some_and(|jobs| jobs.send(job).is_ok());
+        self.in_flight
     }
 
     /// Takes note that the result of the save under way was received.
@@ -92,14 +97,14 @@ impl Drop for Persistence {
     }
 }
 
-fn save(db: &StateDb, job: &Save) -> Result<BlockNumHash, String> {
+fn save(db: &StateDb, job: &Save) -> Saved {
     let start = Instant::now();
-    let last = job
-        .blocks
-        .last()
-        .ok_or("nothing to save")?
-        .chain_block
-        .num_hash();
+    let (safe, finalized) = job.markers;
+    let Some(last) = job.blocks.last().map(|block| block.chain_block.num_hash()) else {
+        db.set_forkchoice(safe, finalized)
+            .map_err(|error| error.to_string())?;
+        return Ok(None);
+    };
     let changes: Vec<_> = job
         .blocks
         .iter()
@@ -117,11 +122,8 @@ fn save(db: &StateDb, job: &Save) -> Result<BlockNumHash, String> {
             trie: &block.trie,
         })
         .collect();
-    db.append(&writes).map_err(|error| error.to_string())?;
-    if let Some((safe, finalized)) = job.markers {
-        db.set_forkchoice(safe, finalized)
-            .map_err(|error| error.to_string())?;
-    }
+    db.append_marked(&writes, safe, finalized)
+        .map_err(|error| error.to_string())?;
     tracing::debug!(
         target: "engine::persistence",
         blocks = writes.len(),
@@ -129,7 +131,7 @@ fn save(db: &StateDb, job: &Save) -> Result<BlockNumHash, String> {
         elapsed = ?start.elapsed(),
         "Finished persisting"
     );
-    Ok(last)
+    Ok(Some(last))
 }
 
 /// What a block did to plain state, as storage takes it.

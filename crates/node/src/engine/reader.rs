@@ -1,9 +1,14 @@
 //! A view of the chain for everyone but the engine thread: in-memory blocks first, then the
-//! database. Locks are held for lookups only, never while state is read.
+//! database.
+//!
+//! Invariant: a lookup opens its database snapshot while it holds the tree's lock, and a
+//! reorganisation changes both under that lock; so one lookup sees one chain. The lock is held for
+//! lookups only, never while state is read.
 
 use super::{
     execute::evm_env_of,
-    tree::{ParentState, Tip, Tree},
+    reorg::MAX_REORG_DEPTH,
+    tree::{Branch, ExecutedBlock, ParentState, Tip, Tree},
 };
 use crate::{
     chainspec::ChainSpec,
@@ -15,13 +20,10 @@ use alloy_evm::EvmEnv;
 use alloy_primitives::B256;
 use revm::database_interface::DBErrorMarker;
 use state_db::{DbError, DbView, StateDb};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::provider::CodeCache;
 pub use super::provider::StateReader;
-
-/// How often a state is looked up anew when saves keep overtaking the lookup.
-const MAX_STATE_LOOKUPS: usize = 16;
 
 /// Why stored data could not be read.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -41,6 +43,8 @@ pub(super) struct Shared {
     pub(super) chain: Arc<ChainSpec>,
     pub(super) db: StateDb,
     pub(super) codes: Arc<CodeCache>,
+    /// Why the engine takes no more requests, once it does not.
+    pub(super) failure: OnceLock<String>,
     tree: RwLock<Tree>,
 }
 
@@ -50,6 +54,7 @@ impl Shared {
             chain,
             db,
             codes: Arc::default(),
+            failure: OnceLock::new(),
             tree: RwLock::new(tree),
         }
     }
@@ -63,6 +68,37 @@ impl Shared {
         self.tree.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How to read the state after `hash`: the database head, a block in memory, or a stored block
+    /// that is not too far below the head. `None` when it is none of these.
+    pub(super) fn state_after(&self, hash: B256) -> Result<Option<ParentState>, ReadError> {
+        let (Branch { blocks, root }, view) = {
+            let tree = self.tree();
+            if let Some(state) = tree.state_after(hash) {
+                return Ok(Some(state));
+            }
+            (tree.branch(hash), self.db.view()?)
+        };
+        let (Some(number), Some(head)) = (view.block_number(root)?, view.head()?) else {
+            return Ok(None);
+        };
+        if head.number - number > MAX_REORG_DEPTH {
+            return Ok(None);
+        }
+        let tip = match blocks.first() {
+            Some(block) => Tip {
+                header: block.header().clone(),
+                hash,
+            },
+            None => stored_tip(&view, BlockNumHash { number, hash })?,
+        };
+        Ok(Some(ParentState {
+            tip,
+            layers: blocks.into(),
+            anchor: head.hash,
+            fork: (number < head.number).then_some(number),
+        }))
+    }
+
     /// Opens the state `parent` describes; `None` when the database has moved past it.
     pub(super) fn open_state(
         &self,
@@ -73,9 +109,10 @@ impl Shared {
             .head()?
             .ok_or_else(|| ReadError("the database is empty".into()))?;
         let reachable = head.hash == parent.anchor
-            || parent.layers.iter().any(|block| block.hash() == head.hash);
+            || parent.fork.is_none() && parent.layers.iter().any(|block| block.hash() == head.hash);
         let layers = parent.layers.clone();
-        Ok(reachable.then(|| StateReader::new(layers, view, None, self.codes.clone())))
+        let codes = self.codes.clone();
+        Ok(reachable.then(|| StateReader::new(layers, view, parent.fork, codes)))
     }
 }
 
@@ -103,20 +140,23 @@ impl ChainReader {
 
     /// The last safe block, if a fork choice named one.
     pub fn safe(&self) -> Option<BlockNumHash> {
-        self.shared.tree().safe
+        self.shared.tree().safe()
     }
 
     /// The last finalized block, if a fork choice named one.
     pub fn finalized(&self) -> Option<BlockNumHash> {
-        self.shared.tree().finalized
+        self.shared.tree().finalized()
     }
 
     /// A block by hash: canonical, or of a side chain in memory.
     pub fn block_by_hash(&self, hash: B256) -> Result<Option<Arc<ChainBlock>>, ReadError> {
-        if let Some(block) = self.shared.tree().block(hash) {
-            return Ok(Some(block.chain_block.clone()));
-        }
-        let view = self.shared.db.view()?;
+        let view = {
+            let tree = self.shared.tree();
+            if let Some(block) = tree.block(hash) {
+                return Ok(Some(block.chain_block.clone()));
+            }
+            self.shared.db.view()?
+        };
         match view.block_number(hash)? {
             Some(number) => stored_block(&view, number),
             None => Ok(None),
@@ -125,10 +165,13 @@ impl ChainReader {
 
     /// The header of a block: canonical, or of a side chain in memory.
     pub fn header_by_hash(&self, hash: B256) -> Result<Option<Header>, ReadError> {
-        if let Some(block) = self.shared.tree().block(hash) {
-            return Ok(Some(block.header().clone()));
-        }
-        let view = self.shared.db.view()?;
+        let view = {
+            let tree = self.shared.tree();
+            if let Some(block) = tree.block(hash) {
+                return Ok(Some(block.header().clone()));
+            }
+            self.shared.db.view()?
+        };
         match view.block_number(hash)? {
             Some(number) => Ok(view.header(number)?),
             None => Ok(None),
@@ -137,29 +180,27 @@ impl ChainReader {
 
     /// A canonical block by number.
     pub fn block_by_number(&self, number: u64) -> Result<Option<Arc<ChainBlock>>, ReadError> {
-        {
-            let tree = self.shared.tree();
-            if let Some(block) = tree.canonical(number) {
-                return Ok(Some(block.chain_block.clone()));
-            }
-            if number > tree.head().header.number {
-                return Ok(None);
-            }
-        }
-        stored_block(&self.shared.db.view()?, number)
+        self.block(BlockNumberOrTag::Number(number))
     }
 
     /// A canonical block by number or tag (`pending` means `latest`).
     pub fn block(&self, tag: BlockNumberOrTag) -> Result<Option<Arc<ChainBlock>>, ReadError> {
-        match self.number_of(tag) {
-            Some(number) => self.block_by_number(number),
-            None => Ok(None),
-        }
+        let (number, view) = {
+            let tree = self.shared.tree();
+            let Some(number) = canonical_number(&tree, tag) else {
+                return Ok(None);
+            };
+            if let Some(block) = tree.canonical(number) {
+                return Ok(Some(block.chain_block.clone()));
+            }
+            (number, self.shared.db.view()?)
+        };
+        stored_block(&view, number)
     }
 
     /// The header of a canonical block.
     pub fn header_by_number(&self, number: u64) -> Result<Option<Header>, ReadError> {
-        {
+        let view = {
             let tree = self.shared.tree();
             if let Some(block) = tree.canonical(number) {
                 return Ok(Some(block.header().clone()));
@@ -167,22 +208,25 @@ impl ChainReader {
             if number > tree.head().header.number {
                 return Ok(None);
             }
-        }
-        Ok(self.shared.db.view()?.header(number)?)
+            self.shared.db.view()?
+        };
+        Ok(view.header(number)?)
     }
 
     /// The canonical block that contains a transaction, and the transaction's index in it.
     ///
     /// Blocks in memory are few and are searched; the database has an index.
     pub fn transaction(&self, hash: B256) -> Result<Option<(Arc<ChainBlock>, usize)>, ReadError> {
-        let unsaved = self.shared.tree().unsaved(u64::MAX);
+        let (unsaved, view) = {
+            let tree = self.shared.tree();
+            (tree.unsaved(u64::MAX), self.shared.db.view()?)
+        };
         for block in unsaved.iter().rev() {
             let mut transactions = block.chain_block.block.transactions.iter();
             if let Some(index) = transactions.position(|tx| *tx.tx_hash() == hash) {
                 return Ok(Some((block.chain_block.clone(), index)));
             }
         }
-        let view = self.shared.db.view()?;
         let Some(location) = view.transaction_location(hash)? else {
             return Ok(None);
         };
@@ -197,35 +241,53 @@ impl ChainReader {
 
     /// Hash of the canonical block `number`.
     pub fn canonical_hash(&self, number: u64) -> Result<Option<B256>, ReadError> {
-        {
-            let tree = self.shared.tree();
-            if let Some(block) = tree.canonical(number) {
-                return Ok(Some(block.hash()));
-            }
-            if number > tree.head().header.number {
-                return Ok(None);
-            }
-        }
-        Ok(self.shared.db.view()?.block_hash(number)?)
+        let tree = self.shared.tree();
+        self.hash_of(&tree, BlockNumberOrTag::Number(number))
     }
 
     /// The state after the block `id`; `None` when there is no such block.
     ///
     /// In-memory blocks and the database tip are read directly, older blocks through history.
     pub fn state_at(&self, id: BlockId) -> Result<Option<StateReader>, ReadError> {
-        for _ in 0..MAX_STATE_LOOKUPS {
-            let Some(hash) = self.hash_of(id)? else {
+        let (branch, view) = {
+            let tree = self.shared.tree();
+            let hash = match id {
+                BlockId::Hash(hash) => Some(hash.block_hash),
+                BlockId::Number(tag) => self.hash_of(&tree, tag)?,
+            };
+            let Some(hash) = hash else {
                 return Ok(None);
             };
-            let parent = self.shared.tree().state_after(hash);
-            let Some(parent) = parent else {
-                return self.historical_state(hash);
-            };
-            if let Some(state) = self.shared.open_state(&parent)? {
-                return Ok(Some(state));
+            (tree.branch(hash), self.shared.db.view()?)
+        };
+        self.state_over(branch, view)
+    }
+
+    /// The state after a branch's newest block, over the stored block nearest to it in `view`.
+    fn state_over(&self, branch: Branch, view: DbView) -> Result<Option<StateReader>, ReadError> {
+        let Branch { mut blocks, root } = branch;
+        let Some(head) = view.head()? else {
+            return Ok(None);
+        };
+        let mut base = (root == head.hash).then_some((blocks.len(), head.number));
+        if base.is_none() {
+            // Blocks may have been saved since they were put in memory.
+            let hashes = blocks.iter().map(|block| block.hash()).chain([root]);
+            for (layers, hash) in hashes.enumerate() {
+                if let Some(number) = view.block_number(hash)? {
+                    base = Some((layers, number));
+                    break;
+                }
             }
         }
-        Err(ReadError("saves kept overtaking the lookup".into()))
+        let Some((layers, number)) = base else {
+            return Ok(None);
+        };
+        blocks.truncate(layers);
+        let layers: Arc<[Arc<ExecutedBlock>]> = blocks.into();
+        let history = (number < head.number).then_some(number);
+        let codes = self.shared.codes.clone();
+        Ok(Some(StateReader::new(layers, view, history, codes)))
     }
 
     /// The environment in which `header`'s transactions run.
@@ -235,31 +297,32 @@ impl ChainReader {
 
     /// Number of the canonical block a tag names; `None` when no fork choice has named one yet.
     pub fn number_of(&self, tag: BlockNumberOrTag) -> Option<u64> {
-        let tree = self.shared.tree();
         match tag {
-            BlockNumberOrTag::Latest | BlockNumberOrTag::Pending => Some(tree.head().header.number),
-            BlockNumberOrTag::Safe => tree.safe.map(|block| block.number),
-            BlockNumberOrTag::Finalized => tree.finalized.map(|block| block.number),
-            BlockNumberOrTag::Earliest => Some(0),
             BlockNumberOrTag::Number(number) => Some(number),
+            tag => canonical_number(&self.shared.tree(), tag),
         }
     }
 
-    fn hash_of(&self, id: BlockId) -> Result<Option<B256>, ReadError> {
-        match id {
-            BlockId::Hash(hash) => Ok(Some(hash.block_hash)),
-            BlockId::Number(tag) => match self.number_of(tag) {
-                Some(number) => self.canonical_hash(number),
-                None => Ok(None),
-            },
+    fn hash_of(&self, tree: &Tree, tag: BlockNumberOrTag) -> Result<Option<B256>, ReadError> {
+        let Some(number) = canonical_number(tree, tag) else {
+            return Ok(None);
+        };
+        if let Some(block) = tree.canonical(number) {
+            return Ok(Some(block.hash()));
         }
+        Ok(self.shared.db.view()?.block_hash(number)?)
     }
+}
 
-    fn historical_state(&self, hash: B256) -> Result<Option<StateReader>, ReadError> {
-        let view = self.shared.db.view()?;
-        let number = view.block_number(hash)?;
-        let codes = self.shared.codes.clone();
-        Ok(number.map(|number| StateReader::new(Arc::default(), view, Some(number), codes)))
+/// The number a tag stands for; `None` when there is no such canonical block.
+fn canonical_number(tree: &Tree, tag: BlockNumberOrTag) -> Option<u64> {
+    let head = tree.head().header.number;
+    match tag {
+        BlockNumberOrTag::Latest | BlockNumberOrTag::Pending => Some(head),
+        BlockNumberOrTag::Safe => tree.safe().map(|block| block.number),
+        BlockNumberOrTag::Finalized => tree.finalized().map(|block| block.number),
+        BlockNumberOrTag::Earliest => Some(0),
+        BlockNumberOrTag::Number(number) => (number <= head).then_some(number),
     }
 }
 

@@ -37,10 +37,10 @@ impl BlockRoot {
         pool: &RootPool<OverlaySource>,
         db: &StateDb,
         parent: &ParentState,
-    ) -> Self {
-        let source = Arc::new(source(db, parent, parent.overlay()));
+    ) -> Result<Self, EngineError> {
+        let source = Arc::new(source(db, parent, parent.overlay(db)?));
         let job = Arc::new(pool.prepare(source.clone(), parent.tip.header.state_root));
-        Self { job, source }
+        Ok(Self { job, source })
     }
 
     /// The state hook: sends committed changes. The job cannot finish before it is dropped.
@@ -144,7 +144,7 @@ pub(super) fn root_after(
     parent: &ParentState,
     changes: &[AccountChange],
 ) -> Result<B256, EngineError> {
-    let source = source(db, parent, parent.overlay());
+    let source = source(db, parent, parent.overlay(db)?);
     serial_root(&source, &HashedState::from_changes(changes))
 }
 

@@ -1,18 +1,28 @@
-//! The blocks that are not in the database yet, and which of them are canonical.
+//! The blocks that are in memory with what they changed, and which of them are canonical.
 //!
-//! Invariant: every block in memory descends from [`Tree::persisted`], the database's head as the
-//! engine knows it. So the state after any of them is its ancestors' changes over the database.
+//! Invariant: canonical blocks in memory descend from [`Tree::persisted`], the database's head as
+//! the engine knows it, so the state after any of them is its ancestors' changes over the
+//! database. Blocks of side chains may also stand on an older stored block, whose state is the
+//! database's taken back; or on nothing that is known any more, until they are dropped.
 
+use super::{EngineError, reorg::MAX_REORG_DEPTH};
 use crate::primitives::{BlockNumHash, ChainBlock};
-use alloy_consensus::Header;
+use alloy_consensus::{Header, Transaction};
 use alloy_primitives::{B256, map::B256Map};
 use revm::database::BundleState;
-use state_db::Overlay;
+use state_db::{Overlay, StateDb};
 use state_root::updates::{HashedState, TrieUpdates};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, PoisonError},
 };
+
+/// Blocks of side chains kept with what they changed; older ones are kept as payloads only.
+const MAX_SIDE_BLOCKS: usize = 128;
+/// The same bound by weight, in bytes as [`ExecutedBlock::weight_bytes`] estimates them.
+const MAX_SIDE_BYTES: usize = 256 << 20;
+/// What a changed account or slot takes in memory, by plain key, by hashed key and in trie nodes.
+const CHANGED_KEY_BYTES: usize = 1024;
 
 /// A valid block with everything it changed.
 pub(super) struct ExecutedBlock {
@@ -58,6 +68,19 @@ impl ExecutedBlock {
         &self.chain_block.block.header
     }
 
+    /// An estimate of the memory the block takes.
+    fn weight_bytes(&self) -> usize {
+        let block = &self.chain_block.block;
+        let inputs = block.transactions.iter().map(|tx| tx.input().len() + 512);
+        let slots = self
+            .bundle
+            .state
+            .values()
+            .map(|account| account.storage.len());
+        let keys = self.bundle.state.len() + slots.sum::<usize>();
+        inputs.sum::<usize>() + keys * CHANGED_KEY_BYTES
+    }
+
     fn cached_overlay(&self, anchor: B256) -> Option<Arc<Overlay>> {
         let cached = self.overlay.lock().unwrap_or_else(PoisonError::into_inner);
         cached
@@ -69,6 +92,10 @@ impl ExecutedBlock {
     fn cache_overlay(&self, anchor: B256, overlay: Arc<Overlay>) {
         let mut cached = self.overlay.lock().unwrap_or_else(PoisonError::into_inner);
         *cached = Some(AnchoredOverlay { anchor, overlay });
+    }
+
+    fn forget_overlay(&self) {
+        *self.overlay.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
@@ -97,19 +124,26 @@ pub(super) struct ParentState {
     pub(super) tip: Tip,
     /// In-memory blocks from it down to the child of the anchor, newest first.
     pub(super) layers: Arc<[Arc<ExecutedBlock>]>,
-    /// The database head below the layers.
+    /// The database head over which the layers are read.
     pub(super) anchor: B256,
+    /// The stored block on which the layers stand, when that is not the anchor but below it.
+    pub(super) fork: Option<u64>,
 }
 
 impl ParentState {
-    /// Hashes from the anchor to the block: database heads over which the layers read right.
+    /// Database heads over which the layers read right: the anchor and, when the layers stand on
+    /// it, their own hashes.
     pub(super) fn ancestors(&self) -> Arc<[B256]> {
+        if self.fork.is_some() {
+            return [self.anchor].into();
+        }
         let layers = self.layers.iter().rev().map(|block| block.hash());
         std::iter::once(self.anchor).chain(layers).collect()
     }
 
-    /// The layers' hashed state and trie nodes, merged. Extends the parent's when that is known.
-    pub(super) fn overlay(&self) -> Arc<Overlay> {
+    /// The layers' hashed state and trie nodes, merged. Extends the parent's when that is known;
+    /// below the anchor it begins with what takes the database back to the fork.
+    pub(super) fn overlay(&self, db: &StateDb) -> Result<Arc<Overlay>, EngineError> {
         let mut missing = 0;
         let mut overlay = None;
         for block in self.layers.iter() {
@@ -119,37 +153,65 @@ impl ParentState {
             }
             missing += 1;
         }
-        let mut overlay = overlay.unwrap_or_default();
+        let mut overlay = match (overlay, self.fork) {
+            (Some(overlay), _) => overlay,
+            (None, None) => Arc::default(),
+            (None, Some(fork)) => self.overlay_back_to(db, fork)?,
+        };
         for block in self.layers[..missing].iter().rev() {
             overlay = Arc::new(overlay.extend(&block.hashed, &block.trie));
             block.cache_overlay(self.anchor, overlay.clone());
         }
-        overlay
+        Ok(overlay)
     }
+
+    fn overlay_back_to(&self, db: &StateDb, fork: u64) -> Result<Arc<Overlay>, EngineError> {
+        let view = db.view()?;
+        if view.head()?.is_none_or(|head| head.hash != self.anchor) {
+            return Err(EngineError::StateGone(self.tip.hash));
+        }
+        let overlay = view
+            .overlay_back_to(fork)
+            .map_err(|problem| EngineError::StateRoot(problem.to_string()))?;
+        Ok(Arc::new(overlay))
+    }
+}
+
+/// In-memory blocks from one down to the first block that is not in memory.
+pub(super) struct Branch {
+    /// Newest first.
+    pub(super) blocks: Vec<Arc<ExecutedBlock>>,
+    /// Hash of the block below them.
+    pub(super) root: B256,
 }
 
 /// In-memory blocks and the canonical chain's landmarks.
 pub(super) struct Tree {
     blocks: B256Map<Arc<ExecutedBlock>>,
+    /// Hashes of `blocks`, in the order in which they came.
+    arrivals: VecDeque<B256>,
     canonical: BTreeMap<u64, B256>,
     persisted: Tip,
     head: Tip,
-    /// Last safe block a fork choice named.
-    pub(super) safe: Option<BlockNumHash>,
-    /// Last finalized block a fork choice named.
-    pub(super) finalized: Option<BlockNumHash>,
+    safe: Option<BlockNumHash>,
+    finalized: Option<BlockNumHash>,
 }
 
 impl Tree {
-    /// A tree over a database whose head is `persisted`.
-    pub(super) fn new(persisted: Tip) -> Self {
+    /// A tree over a database whose head is `persisted`, with the markers it holds.
+    pub(super) fn new(
+        persisted: Tip,
+        safe: Option<BlockNumHash>,
+        finalized: Option<BlockNumHash>,
+    ) -> Self {
         Self {
             blocks: B256Map::default(),
+            arrivals: VecDeque::new(),
             canonical: BTreeMap::new(),
             head: persisted.clone(),
             persisted,
-            safe: None,
-            finalized: None,
+            safe,
+            finalized,
         }
     }
 
@@ -159,6 +221,16 @@ impl Tree {
 
     pub(super) fn persisted(&self) -> &Tip {
         &self.persisted
+    }
+
+    /// Last safe block a fork choice named, or an ancestor of it; canonical.
+    pub(super) fn safe(&self) -> Option<BlockNumHash> {
+        self.safe
+    }
+
+    /// Last finalized block a fork choice named; canonical.
+    pub(super) fn finalized(&self) -> Option<BlockNumHash> {
+        self.finalized
     }
 
     /// An in-memory block, canonical or not.
@@ -176,54 +248,116 @@ impl Tree {
         self.canonical.get(&block.number) == Some(&block.hash)
     }
 
-    /// Adds a valid block whose parent's state was available.
+    /// Adds a valid block.
     pub(super) fn insert(&mut self, block: Arc<ExecutedBlock>) {
-        self.blocks.insert(block.hash(), block);
-    }
-
-    /// In-memory blocks from `hash` down to the child of the database head, newest first.
-    /// `None` when `hash` is neither in memory nor the database head.
-    pub(super) fn branch(&self, hash: B256) -> Option<Vec<Arc<ExecutedBlock>>> {
-        let mut branch = Vec::new();
-        let mut hash = hash;
-        while hash != self.persisted.hash {
-            let block = self.blocks.get(&hash)?;
-            hash = block.header().parent_hash;
-            branch.push(block.clone());
+        let hash = block.hash();
+        if self.blocks.insert(hash, block).is_none() {
+            self.arrivals.push_back(hash);
         }
-        Some(branch)
     }
 
-    /// How to read the state after `hash`, when that needs no history.
+    /// Removes the oldest blocks of side chains beyond the bound, and gives them. Ancestors of
+    /// `newest` stay: it was just executed on them.
+    pub(super) fn evict(&mut self, newest: B256) -> Vec<Arc<ExecutedBlock>> {
+        let newest = self.branch(newest).blocks;
+        let is_side = |block: &Arc<ExecutedBlock>| {
+            !self.is_canonical(block.chain_block.num_hash())
+                && !newest.iter().any(|kept| Arc::ptr_eq(kept, block))
+        };
+        let side = self
+            .arrivals
+            .iter()
+            .filter_map(|hash| self.blocks.get(hash));
+        let side: Vec<_> = side.filter(|block| is_side(block)).cloned().collect();
+        let mut count = side.len();
+        let mut bytes: usize = side.iter().map(|block| block.weight_bytes()).sum();
+        let mut evicted = Vec::new();
+        for block in side {
+            if count <= MAX_SIDE_BLOCKS && bytes <= MAX_SIDE_BYTES {
+                break;
+            }
+            count -= 1;
+            bytes -= block.weight_bytes();
+            self.blocks.remove(&block.hash());
+            evicted.push(block);
+        }
+        self.drop_departed();
+        evicted
+    }
+
+    fn drop_departed(&mut self) {
+        let blocks = &self.blocks;
+        self.arrivals.retain(|hash| blocks.contains_key(hash));
+    }
+
+    /// In-memory blocks from `hash` down to the database head, or as far as they go.
+    pub(super) fn branch(&self, hash: B256) -> Branch {
+        let mut blocks = Vec::new();
+        let mut root = hash;
+        while root != self.persisted.hash
+            && let Some(block) = self.blocks.get(&root)
+        {
+            root = block.header().parent_hash;
+            blocks.push(block.clone());
+        }
+        Branch { blocks, root }
+    }
+
+    /// How to read the state after `hash`, when it is the database head or in memory above it.
     pub(super) fn state_after(&self, hash: B256) -> Option<ParentState> {
-        let layers: Arc<[_]> = self.branch(hash)?.into();
-        let tip = layers.first().map_or_else(
-            || self.persisted.clone(),
-            |block| Tip {
-                header: block.header().clone(),
-                hash,
-            },
-        );
-        Some(ParentState {
-            tip,
-            layers,
-            anchor: self.persisted.hash,
+        let Branch { blocks, root } = self.branch(hash);
+        (root == self.persisted.hash).then(|| ParentState {
+            tip: tip_of(&blocks, &self.persisted),
+            layers: blocks.into(),
+            anchor: root,
+            fork: None,
         })
     }
 
-    /// Makes `branch` (newest first, down to the child of the database head) the canonical chain.
-    pub(super) fn set_canonical(&mut self, branch: &[Arc<ExecutedBlock>]) {
-        self.canonical = branch
+    /// Makes `branch` (newest first, down to the child of the database head) the canonical chain
+    /// and moves the markers that are given. A marker left on the old chain falls back to where
+    /// the chains part.
+    pub(super) fn adopt(
+        &mut self,
+        branch: &[Arc<ExecutedBlock>],
+        safe: Option<BlockNumHash>,
+        finalized: Option<BlockNumHash>,
+    ) {
+        let canonical = branch
             .iter()
             .map(|block| (block.header().number, block.hash()))
             .collect();
-        self.head = branch.first().map_or_else(
-            || self.persisted.clone(),
-            |block| Tip {
-                header: block.header().clone(),
-                hash: block.hash(),
-            },
+        let before = std::mem::replace(&mut self.canonical, canonical);
+        self.head = tip_of(branch, &self.persisted);
+        let kept = |marker| self.last_common(&before, marker);
+        let (safe, finalized) = (
+            safe.or_else(|| self.safe.map(kept)),
+            finalized.or_else(|| self.finalized.map(kept)),
         );
+        (self.safe, self.finalized) = (safe, finalized);
+    }
+
+    /// The last block up to `marker` that is both on the chain `before` and on the present one.
+    fn last_common(&self, before: &BTreeMap<u64, B256>, marker: BlockNumHash) -> BlockNumHash {
+        if marker.number <= self.persisted.header.number {
+            return marker;
+        }
+        let mut older = before.range(..=marker.number).rev();
+        let common = older.find(|(number, hash)| self.canonical.get(number) == Some(hash));
+        common.map_or_else(
+            || self.persisted.num_hash(),
+            |(number, hash)| BlockNumHash {
+                number: *number,
+                hash: *hash,
+            },
+        )
+    }
+
+    /// Takes note that the database was taken back to `root`. No block in memory is canonical
+    /// until the next [`Self::adopt`].
+    pub(super) fn rewind(&mut self, root: Tip) {
+        self.canonical.clear();
+        self.persisted = root;
     }
 
     /// Canonical blocks in memory from the database head up to `last`, oldest first.
@@ -244,15 +378,30 @@ impl Tree {
             header: block.header().clone(),
             hash: saved.hash,
         };
+        let finalized = self.finalized.map_or(0, |block| block.number);
+        let oldest = finalized.max(saved.number.saturating_sub(MAX_REORG_DEPTH));
+        let canonical = &self.canonical;
+        self.blocks.retain(|hash, block| {
+            let number = block.header().number;
+            number > saved.number || (number > oldest && canonical.get(&number) != Some(hash))
+        });
         self.canonical.retain(|number, _| *number > saved.number);
-        let kept: B256Map<_> = self
-            .blocks
-            .iter()
-            .filter(|(hash, block)| {
-                block.header().number > saved.number && self.branch(**hash).is_some()
-            })
-            .map(|(hash, block)| (*hash, block.clone()))
-            .collect();
-        self.blocks = kept;
+        self.drop_departed();
+        for block in self.blocks.values() {
+            if !self.is_canonical(block.chain_block.num_hash()) {
+                // It was merged over the old database head.
+                block.forget_overlay();
+            }
+        }
     }
+}
+
+fn tip_of(branch: &[Arc<ExecutedBlock>], below: &Tip) -> Tip {
+    branch.first().map_or_else(
+        || below.clone(),
+        |block| Tip {
+            header: block.header().clone(),
+            hash: block.hash(),
+        },
+    )
 }

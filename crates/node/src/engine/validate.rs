@@ -20,7 +20,9 @@ use alloy_consensus::{
     },
 };
 use alloy_eips::{
-    eip1559::DEFAULT_ELASTICITY_MULTIPLIER, eip2718::Encodable2718, eip4844::DATA_GAS_PER_BLOB,
+    eip1559::DEFAULT_ELASTICITY_MULTIPLIER,
+    eip2718::{Decodable2718, Encodable2718},
+    eip4844::DATA_GAS_PER_BLOB,
     eip4895::Withdrawals,
 };
 use alloy_hardforks::EthereumHardforks;
@@ -48,23 +50,34 @@ pub(super) const MAX_BLOCK_BYTES: usize = 8 << 20;
 pub(super) struct Invalid {
     /// What was found and what was expected.
     pub(super) message: String,
-    /// Whether the answer names the parent as latest valid block. Not so when the payload is not
-    /// the block it says it is (Engine API, `engine_newPayloadV1` point 6; V3 on blob hashes).
-    pub(super) names_parent: bool,
+    /// What it is wrong with, which decides the answer's latest valid hash.
+    pub(super) blame: Blame,
+}
+
+/// What a problem says about (Engine API, `engine_newPayloadV1` point 6; V3 on blob hashes).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Blame {
+    /// The payload is not the block it says it is; nothing is known about that block.
+    Payload,
+    /// The block is invalid, and the answer names no valid ancestor: a transaction is no
+    /// transaction.
+    Encoding,
+    /// The block is invalid, and the answer names the last valid ancestor.
+    Block,
 }
 
 impl Invalid {
     pub(super) fn block(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
-            names_parent: true,
+            blame: Blame::Block,
         }
     }
 
     fn payload(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
-            names_parent: false,
+            blame: Blame::Payload,
         }
     }
 
@@ -195,10 +208,18 @@ impl Payload {
         Ok(())
     }
 
-    /// Checks the claimed hash on this thread, for payloads that are not executed now.
-    pub(super) fn check_hash(&mut self) -> Result<(), Invalid> {
+    /// Checks what can be checked without the chain, on this thread: the claimed hash, that every
+    /// transaction is one, and the blob hashes given beside the payload.
+    pub(super) fn check_alone(&mut self) -> Result<(), Invalid> {
         let root = ordered_trie_root_encoded(&self.transactions);
-        self.seal(root)
+        self.seal(root)?;
+        let decoded: Result<Vec<_>, _> = self
+            .transactions
+            .iter()
+            .enumerate()
+            .map(|(index, encoded)| decode(index, encoded))
+            .collect();
+        self.check_blob_hashes(&decoded?)
     }
 
     /// Compares the blob hashes given beside the payload with those of its transactions.
@@ -223,6 +244,13 @@ impl Payload {
             "expected blob versioned hashes do not match the transactions",
         ))
     }
+}
+
+fn decode(index: usize, encoded: &[u8]) -> Result<TransactionSigned, Invalid> {
+    TransactionSigned::decode_2718_exact(encoded).map_err(|problem| Invalid {
+        message: format!("transaction {index} cannot be decoded: {problem}"),
+        blame: Blame::Encoding,
+    })
 }
 
 /// Checks a header against its parent and the fork rules.

@@ -20,6 +20,7 @@ pub(super) const INVALID_FORKCHOICE_STATE: i32 = -38002;
 pub(super) const INVALID_PAYLOAD_ATTRIBUTES: i32 = -38003;
 pub(super) const TOO_LARGE_REQUEST: i32 = -38004;
 pub(super) const UNSUPPORTED_FORK: i32 = -38005;
+pub(super) const TOO_DEEP_REORG: i32 = -38006;
 
 /// An error without data.
 pub(super) fn error(code: i32, message: impl Into<String>) -> ErrorObjectOwned {
@@ -59,6 +60,7 @@ pub(super) fn from_forkchoice(problem: ForkchoiceError) -> ErrorObjectOwned {
         ForkchoiceError::InvalidState => {
             error(INVALID_FORKCHOICE_STATE, "Invalid forkchoice state")
         }
+        ForkchoiceError::TooDeepReorg => error(TOO_DEEP_REORG, "Too deep reorg"),
         ForkchoiceError::InvalidAttributes(reason) => {
             invalid_attributes(format!("Invalid payload attributes: {reason}"))
         }
