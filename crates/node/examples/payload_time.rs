@@ -59,6 +59,7 @@ fn start() -> Net {
     };
     db.write_genesis(&block).expect("a genesis");
     let mut config = EngineConfig {
+        gas_limit_target: 60_000_000,
         check_state_root: false,
         ..config()
     };

@@ -7,5 +7,6 @@ pub mod chainspec;
 pub mod cli;
 pub mod commands;
 pub mod engine;
+pub mod pool;
 pub mod primitives;
 pub mod rpc;

@@ -196,6 +196,9 @@ pub struct RpcArgs {
     /// Most gas an eth_call may use
     #[arg(long = "rpc.gascap", default_value_t = 50_000_000, value_name = "GAS")]
     pub call_gas_cap: u64,
+    /// Most ether that the fees of a transaction sent here may be; 0 for no cap
+    #[arg(long = "rpc.txfeecap", default_value = "1.0", value_name = "ETHER")]
+    pub tx_fee_cap_ether: f64,
     /// Report the node as synced from the start, before the first fork choice
     #[arg(long = "debug.startup-sync-state-idle")]
     pub startup_sync_state_idle: bool,
@@ -263,6 +266,13 @@ pub struct BuilderArgs {
     /// Extra data of built blocks, text or 0x and hexadecimal digits, at most 32 bytes
     #[arg(long = "builder.extradata", value_parser = super::values::parse_extra_data)]
     pub extra_data: Option<Bytes>,
+    /// Gas limit that built blocks move towards
+    #[arg(
+        long = "builder.gaslimit",
+        default_value_t = 60_000_000,
+        value_name = "GAS"
+    )]
+    pub gas_limit: u64,
     /// testing_buildBlockV1 leaves out a transaction that cannot be included, and its sender's
     /// later ones, instead of failing
     #[arg(

@@ -108,7 +108,7 @@ const INERT_NODE_FLAGS: &[InertFlags] = &[
         ..NONE
     },
     InertFlags {
-        reason: "has no transaction pool",
+        reason: "has a small transaction pool of fixed bounds that nobody else sees",
         switches: &[
             "txpool.nolocals",
             "txpool.no-local-transactions-propagation",
@@ -142,10 +142,9 @@ const INERT_NODE_FLAGS: &[InertFlags] = &[
         ..NONE
     },
     InertFlags {
-        reason: "builds a block when it is asked for one, at its parent's gas limit",
+        reason: "builds a block at once when it is asked for one",
         options: &[
             "builder.deadline",
-            "builder.gaslimit",
             "builder.interval",
             "builder.max-blobs",
             "builder.max-tasks",
@@ -183,7 +182,6 @@ const INERT_NODE_FLAGS: &[InertFlags] = &[
             "rpc.pending-block",
             "rpc.proof-permits",
             "rpc.send-raw-transaction-sync-timeout",
-            "rpc.txfeecap",
             "ws.origins",
         ],
         ..NONE

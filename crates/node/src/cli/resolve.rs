@@ -19,6 +19,7 @@ use crate::{
     engine::EngineConfig,
     rpc::{Limits, MethodOptions, PublicServerConfig},
 };
+use alloy_primitives::U256;
 use eyre::{Context as _, eyre};
 use state_db::{OpenOptions, SyncMode};
 use state_root::RootConfig;
@@ -50,11 +51,17 @@ pub fn node(args: NodeArgs) -> eyre::Result<NodeConfig> {
         idle_at_startup: rpc.startup_sync_state_idle,
         extra_data: args.builder.extra_data.clone(),
         call_gas_cap: rpc.call_gas_cap,
+        tx_fee_cap_wei: wei(rpc.tx_fee_cap_ether)?,
+        gas_limit_target: args.builder.gas_limit,
     };
     Ok(NodeConfig {
         datadir: datadir(&args.datadir)?,
         database: open_options(&args.database)?,
-        engine: engine(&args.engine, args.builder.skip_invalid_transactions),
+        engine: EngineConfig {
+            skip_invalid_transactions: args.builder.skip_invalid_transactions,
+            gas_limit_target: args.builder.gas_limit,
+            ..engine(&args.engine)
+        },
         auth: (!rpc.disable_auth_server).then(|| AuthAddress {
             address: SocketAddr::new(rpc.auth_addr, ports.auth),
             jwt_secret: rpc.jwt_secret.clone(),
@@ -94,7 +101,7 @@ pub fn import(args: ImportArgs) -> eyre::Result<ImportConfig> {
     Ok(ImportConfig {
         datadir: datadir(&args.datadir)?,
         database: open_options(&args.database)?,
-        engine: engine(&args.engine, false),
+        engine: engine(&args.engine),
         path: args.path,
     })
 }
@@ -159,7 +166,7 @@ fn open_options(args: &DatabaseArgs) -> eyre::Result<OpenOptions> {
     })
 }
 
-fn engine(args: &EngineArgs, skip_invalid_transactions: bool) -> EngineConfig {
+fn engine(args: &EngineArgs) -> EngineConfig {
     let workers = default_workers(args.reserved_cpu_cores);
     EngineConfig {
         persistence_threshold: args.persistence_threshold,
@@ -171,8 +178,23 @@ fn engine(args: &EngineArgs, skip_invalid_transactions: bool) -> EngineConfig {
             storage_workers: args.storage_worker_count.unwrap_or(workers),
         },
         check_state_root: args.check_state_root,
-        skip_invalid_transactions,
+        skip_invalid_transactions: false,
+        gas_limit_target: 0,
     }
+}
+
+/// Ether to wei, exact to the gwei.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked to be between zero and what 64 bits of gwei hold"
+)]
+fn wei(ether: f64) -> eyre::Result<U256> {
+    let gwei = ether * 1e9;
+    if !(0.0..1e19).contains(&gwei) {
+        return Err(eyre!("failed to use --rpc.txfeecap {ether}"));
+    }
+    Ok(U256::from(gwei.round() as u64) * U256::from(1_000_000_000))
 }
 
 /// As many workers as CPUs that this process may use, less the reserved ones, but one at least.

@@ -21,6 +21,8 @@ pub enum RpcNamespace {
     Testing,
     /// Blocks, receipts and transactions in RLP.
     Debug,
+    /// Transactions that wait for a block.
+    Txpool,
     /// What the node says of itself.
     Admin,
     /// Names of the served namespaces.
@@ -38,7 +40,6 @@ const UNSERVED: &[&str] = &[
     "miner",
     "ots",
     "trace",
-    "txpool",
 ];
 
 const SERVED: &[RpcNamespace] = &[
@@ -48,6 +49,7 @@ const SERVED: &[RpcNamespace] = &[
     RpcNamespace::Reth,
     RpcNamespace::Testing,
     RpcNamespace::Debug,
+    RpcNamespace::Txpool,
     RpcNamespace::Admin,
     RpcNamespace::Rpc,
 ];
@@ -62,6 +64,7 @@ impl RpcNamespace {
             Self::Reth => "reth",
             Self::Testing => "testing",
             Self::Debug => "debug",
+            Self::Txpool => "txpool",
             Self::Admin => "admin",
             Self::Rpc => "rpc",
             Self::Unserved(name) => name,

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     chainspec::ChainSpec,
+    pool::Best,
     primitives::{Block, SealedBlock, TransactionSigned},
 };
 use alloy_consensus::{
@@ -22,7 +23,10 @@ use alloy_consensus::{
     proofs::{calculate_transaction_root, calculate_withdrawals_root},
     transaction::Recovered,
 };
-use alloy_eips::{eip4895::Withdrawals, eip7685::Requests};
+use alloy_eips::{
+    eip2718::Encodable2718, eip4895::Withdrawals, eip7594::BlobTransactionSidecarVariant,
+    eip7685::Requests,
+};
 use alloy_evm::block::{BlockExecutionError, BlockValidationError};
 use alloy_hardforks::EthereumHardforks;
 use alloy_primitives::{Address, B64, B256, Bytes, Keccak256, U256, map::AddressSet};
@@ -43,7 +47,7 @@ pub struct BuildRequest {
     pub parent_hash: B256,
     /// Timestamp, randomness, fee recipient, withdrawals, beacon root.
     pub attributes: PayloadAttributes,
-    /// EIP-2718 encoded transactions in order; `None` means none (there is no pool).
+    /// EIP-2718 encoded transactions in order; `None` means the best of the pool.
     pub transactions: Option<Vec<Bytes>>,
     /// Header extra data, at most 32 bytes; `None` means empty.
     pub extra_data: Option<Bytes>,
@@ -60,6 +64,8 @@ pub struct BuiltPayload {
     pub requests: Requests,
     /// Sum over transactions of priority fee per gas × gas used, in wei.
     pub fees: U256,
+    /// Blobs of the transactions that came from the pool, in order.
+    pub sidecars: Vec<Arc<BlobTransactionSidecarVariant>>,
 }
 
 /// Why a block could not be built.
@@ -187,14 +193,28 @@ pub(super) fn build(
     let rules = rules(&shared.chain);
     let mut run = BlockRun::start(rules, &header, rewarded, &mut state)?;
     let mut packing = Packing::new(&shared.chain, &header, withdrawals.as_ref(), skip_invalid);
-    packing.pack(&mut run, request.transactions.clone().unwrap_or_default())?;
+    match request.transactions.clone() {
+        Some(given) => packing.pack(&mut run, given)?,
+        None => {
+            let base_fee = header.base_fee_per_gas.unwrap_or_default();
+            let blob_params = shared.chain.blob_params_at(header.timestamp);
+            let blob_fee = blob_params.and_then(|params| header.blob_fee(params));
+            let best = shared
+                .pool
+                .best(chain, base_fee, blob_fee.unwrap_or_default());
+            packing.pack_best(&mut run, best);
+        }
+    }
     let executed = run.finish()?;
     drop(state);
 
     let changes = std::mem::take(&mut *changes.lock().unwrap_or_else(PoisonError::into_inner));
     fill_header(&mut header, shared, &parent, &executed, &changes)?;
     let Packing {
-        transactions, fees, ..
+        transactions,
+        fees,
+        sidecars,
+        ..
     } = packing;
     header.transactions_root = calculate_transaction_root(&transactions);
     let body = BlockBody {
@@ -207,6 +227,7 @@ pub(super) fn build(
         block,
         requests: executed.requests,
         fees,
+        sidecars,
     })
 }
 
@@ -216,6 +237,14 @@ fn rules(chain: &ChainSpec) -> BlockRules<'_> {
         chain,
         era: Era::ProofOfStake,
     }
+}
+
+/// The gas limit of a block on one with `parent`, as near to `target` as the step between two
+/// blocks allows.
+pub fn gas_limit_towards(parent: u64, target: u64) -> u64 {
+    let step = (parent / validate::GAS_LIMIT_BOUND_DIVISOR).saturating_sub(1);
+    let target = target.max(validate::MINIMUM_GAS_LIMIT);
+    target.clamp(parent.saturating_sub(step), parent.saturating_add(step))
 }
 
 /// The header as far as it is known before execution.
@@ -293,6 +322,7 @@ struct Packing {
     left_out: AddressSet,
     transactions: Vec<TransactionSigned>,
     fees: U256,
+    sidecars: Vec<Arc<BlobTransactionSidecarVariant>>,
 }
 
 /// Whether a block takes more transactions.
@@ -325,6 +355,7 @@ impl Packing {
             left_out: AddressSet::default(),
             transactions: Vec::new(),
             fees: U256::ZERO,
+            sidecars: Vec::new(),
         }
     }
 
@@ -353,6 +384,25 @@ impl Packing {
             }
         }
         Ok(())
+    }
+
+    /// Takes from the pool until the block is full. What does not fit or cannot be included is left
+    /// out with its sender's later ones.
+    fn pack_best(&mut self, run: &mut BlockRun<'_>, mut best: Best) {
+        self.skip_invalid = true;
+        while let Some(entry) = best.take() {
+            let bytes = validate::transaction_bytes(&entry.transaction.encoded_2718());
+            match self.add(run, entry.transaction.clone(), bytes) {
+                Ok(Next::Continue) => {
+                    self.sidecars.extend(entry.sidecar.clone());
+                    best.included(&entry);
+                }
+                Ok(Next::Full) => return,
+                Err(Refused { sender, reason }) => {
+                    tracing::debug!(target: "payload_builder", %sender, %reason, "Left out");
+                }
+            }
+        }
     }
 
     fn add(

@@ -142,7 +142,10 @@ impl Engine {
             attributes,
             transactions: None,
             extra_data: None,
-            gas_limit: None,
+            gas_limit: Some(builder::gas_limit_towards(
+                head.header.gas_limit,
+                self.config.gas_limit_target,
+            )),
         });
         Ok(ForkchoiceUpdated::new(status).with_payload_id(id))
     }

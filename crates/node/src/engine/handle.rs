@@ -158,6 +158,14 @@ impl EngineHandle {
         reply.await.map_err(|_| self.ended())?
     }
 
+    /// Builds a block of exactly the transactions given, or fails.
+    pub async fn build_exactly(&self, request: BuildRequest) -> Result<BuiltPayload, BuildError> {
+        let chain = self.chain.clone();
+        tokio::task::spawn_blocking(move || super::builder::build(&chain, &request, false))
+            .await
+            .map_err(|error| BuildError::Internal(error.to_string()))?
+    }
+
     /// Reads the chain without going through the engine thread.
     pub fn chain(&self) -> ChainReader {
         self.chain.clone()

@@ -37,7 +37,7 @@ use alloy_primitives::B256;
 use alloy_rpc_types_engine::{
     ExecutionData, ForkchoiceState, ForkchoiceUpdated, PayloadAttributes, PayloadId,
 };
-pub use builder::{BuildError, BuildRequest, BuiltPayload};
+pub use builder::{BuildError, BuildRequest, BuiltPayload, gas_limit_towards};
 use crossbeam_channel::{Receiver, select_biased};
 use era::TotalDifficulties;
 use forkchoice::FollowUp;
@@ -71,6 +71,8 @@ pub struct EngineConfig {
     /// When building: leave out transactions that cannot be included, and their sender's later
     /// ones, instead of failing.
     pub skip_invalid_transactions: bool,
+    /// Gas limit that blocks built for a fork choice move towards.
+    pub gas_limit_target: u64,
 }
 
 /// A failure of the engine itself; a bad block is a status, not an error.

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     chainspec::ChainSpec,
+    pool::Pool,
     primitives::{BlockNumHash, ChainBlock},
 };
 use alloy_consensus::Header;
@@ -45,6 +46,7 @@ pub(super) struct Shared {
     pub(super) codes: Arc<CodeCache>,
     /// Why the engine takes no more requests, once it does not.
     pub(super) failure: OnceLock<String>,
+    pub(super) pool: Pool,
     tree: RwLock<Tree>,
 }
 
@@ -55,6 +57,7 @@ impl Shared {
             db,
             codes: Arc::default(),
             failure: OnceLock::new(),
+            pool: Pool::default(),
             tree: RwLock::new(tree),
         }
     }
@@ -126,6 +129,11 @@ impl ChainReader {
     /// The rules of the chain.
     pub fn chain_spec(&self) -> &Arc<ChainSpec> {
         &self.shared.chain
+    }
+
+    /// The transactions that wait for a block.
+    pub fn pool(&self) -> &Pool {
+        &self.shared.pool
     }
 
     /// The head of the canonical chain.

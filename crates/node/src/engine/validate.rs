@@ -32,9 +32,9 @@ use alloy_rpc_types_engine::{ExecutionData, ExecutionPayloadSidecar, PayloadErro
 use std::sync::Arc;
 
 /// Smallest gas limit of a block (yellow paper, equation 47).
-const MINIMUM_GAS_LIMIT: u64 = 5000;
+pub(super) const MINIMUM_GAS_LIMIT: u64 = 5000;
 /// A gas limit moves by less than this fraction of its parent's.
-const GAS_LIMIT_BOUND_DIVISOR: u64 = 1024;
+pub(super) const GAS_LIMIT_BOUND_DIVISOR: u64 = 1024;
 /// Largest gas limit of a block (EIP-1985).
 const MAXIMUM_GAS_LIMIT: u64 = i64::MAX as u64;
 /// Extra data of the first blocks after the DAO fork, on the side that supports it (EIP-779).

@@ -2,6 +2,7 @@
 
 use crate::{
     chainspec::ChainSpec,
+    pool::Entry,
     primitives::{Block, ChainBlock, TransactionSigned},
 };
 use alloy_consensus::{
@@ -95,6 +96,11 @@ pub(super) fn transaction(
         Recovered::new_unchecked(signed, sender),
         info,
     ))
+}
+
+/// A transaction that waits for a block.
+pub(super) fn pending_transaction(entry: &Entry) -> Transaction<TransactionSigned> {
+    Transaction::from_transaction(entry.transaction.clone(), TransactionInfo::default())
 }
 
 /// The receipts of a block with their blooms.

@@ -9,12 +9,13 @@ use super::{
     error::{TOO_LARGE_REQUEST, internal},
     error::{error, from_engine, from_forkchoice, from_get_payload, from_read, invalid_params},
     forks::{Fork, check_attributes, check_get_payload, check_new_payload, check_requests},
+    pool,
 };
 use crate::{
     engine::BuiltPayload,
     primitives::{Block, ChainBlock},
 };
-use alloy_eips::eip7685::RequestsOrHash;
+use alloy_eips::{eip7594::BlobTransactionSidecarVariant, eip7685::RequestsOrHash};
 use alloy_primitives::{B256, U64};
 use alloy_rpc_types_engine::{
     BlobsBundleV1, BlobsBundleV2, CancunPayloadFields, ExecutionData, ExecutionPayload,
@@ -198,6 +199,7 @@ pub(super) async fn apply_forkchoice(
         .map_err(from_forkchoice)?;
     if updated.payload_status.is_valid() {
         context.note_valid_forkchoice();
+        pool::follow(context);
     }
     Ok(updated)
 }
@@ -224,12 +226,13 @@ async fn get_payload(
 
 /// A built payload in the shape of `engine_getPayloadV<version>`.
 ///
-/// Transactions come without their blobs, so the bundle is always empty.
+/// Blobs of transactions that were given, not sent, are unknown: they are left out of the bundle.
 pub(super) fn envelope(version: u8, built: BuiltPayload) -> serde_json::Result<Value> {
     let BuiltPayload {
         block,
         requests,
         fees,
+        sidecars,
     } = built;
     let hash = block.hash();
     let block: Block = block.into_block();
@@ -240,15 +243,15 @@ pub(super) fn envelope(version: u8, built: BuiltPayload) -> serde_json::Result<V
             execution_payload: ExecutionPayloadFieldV2::from_block_unchecked(hash, &block),
             block_value: fees,
         }),
-        3 => to_value(envelope_v3(v3(&block), fees)),
+        3 => to_value(envelope_v3(v3(&block), fees, &sidecars)),
         4 => to_value(ExecutionPayloadEnvelopeV4 {
-            envelope_inner: envelope_v3(v3(&block), fees),
+            envelope_inner: envelope_v3(v3(&block), fees, &sidecars),
             execution_requests: requests,
         }),
         _ => to_value(ExecutionPayloadEnvelopeV5 {
             execution_payload: v3(&block),
             block_value: fees,
-            blobs_bundle: BlobsBundleV2::empty(),
+            blobs_bundle: bundle_v2(&sidecars),
             should_override_builder: false,
             execution_requests: requests,
         }),
@@ -258,13 +261,36 @@ pub(super) fn envelope(version: u8, built: BuiltPayload) -> serde_json::Result<V
 fn envelope_v3(
     execution_payload: ExecutionPayloadV3,
     block_value: alloy_primitives::U256,
+    sidecars: &[Arc<BlobTransactionSidecarVariant>],
 ) -> ExecutionPayloadEnvelopeV3 {
     ExecutionPayloadEnvelopeV3 {
         execution_payload,
         block_value,
-        blobs_bundle: BlobsBundleV1::empty(),
+        blobs_bundle: bundle_v1(sidecars),
         should_override_builder: false,
     }
+}
+
+/// One proof a blob (Cancun, Prague).
+fn bundle_v1(sidecars: &[Arc<BlobTransactionSidecarVariant>]) -> BlobsBundleV1 {
+    let mut bundle = BlobsBundleV1::empty();
+    for sidecar in sidecars.iter().filter_map(|sidecar| sidecar.as_eip4844()) {
+        bundle.commitments.extend(&sidecar.commitments);
+        bundle.proofs.extend(&sidecar.proofs);
+        bundle.blobs.extend(&sidecar.blobs);
+    }
+    bundle
+}
+
+/// 128 cell proofs a blob (from Osaka on).
+fn bundle_v2(sidecars: &[Arc<BlobTransactionSidecarVariant>]) -> BlobsBundleV2 {
+    let mut bundle = BlobsBundleV2::empty();
+    for sidecar in sidecars.iter().filter_map(|sidecar| sidecar.as_eip7594()) {
+        bundle.commitments.extend(&sidecar.commitments);
+        bundle.proofs.extend(&sidecar.cell_proofs);
+        bundle.blobs.extend(&sidecar.blobs);
+    }
+    bundle
 }
 
 fn to_value(envelope: impl Serialize) -> serde_json::Result<Value> {

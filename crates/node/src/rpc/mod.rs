@@ -25,7 +25,7 @@ pub use server::{
 };
 
 use crate::engine::{ChainReader, EngineHandle};
-use alloy_primitives::Bytes;
+use alloy_primitives::{Bytes, U256};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The client's name and version as `web3_clientVersion` tells them.
@@ -42,6 +42,10 @@ pub struct MethodOptions {
     pub extra_data: Option<Bytes>,
     /// Most gas an `eth_call` may use.
     pub call_gas_cap: u64,
+    /// Most wei that the fees of a transaction sent here may be; zero for no cap.
+    pub tx_fee_cap_wei: U256,
+    /// Gas limit that built blocks move towards.
+    pub gas_limit_target: u64,
 }
 
 /// What every method can reach.

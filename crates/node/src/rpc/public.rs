@@ -1,6 +1,8 @@
 //! Which methods a public server offers: the namespaces it was given, and nothing else.
 
-use super::{CLIENT_VERSION, Context, args::Arguments, debug, eth, forms::Data, reth, testing};
+use super::{
+    CLIENT_VERSION, Context, args::Arguments, debug, eth, forms::Data, pool, reth, testing,
+};
 use crate::cli::values::{ModuleList, RpcNamespace};
 use alloy_primitives::keccak256;
 use jsonrpsee::{Methods, RpcModule, core::RegisterMethodError, types::ErrorObjectOwned};
@@ -21,6 +23,7 @@ pub(super) fn methods(
             RpcNamespace::Web3 => methods.merge(web3(context)?)?,
             RpcNamespace::Reth => methods.merge(reth::public_module(context)?)?,
             RpcNamespace::Testing => methods.merge(testing::module(context)?)?,
+            RpcNamespace::Txpool => methods.merge(pool::module(context)?)?,
             RpcNamespace::Debug => methods.merge(debug::module(context)?)?,
             RpcNamespace::Admin => methods.merge(admin(context)?)?,
             RpcNamespace::Rpc => methods.merge(rpc(list)?)?,

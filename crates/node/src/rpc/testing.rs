@@ -7,9 +7,9 @@ use super::{
     Context,
     args::Arguments,
     engine::envelope,
-    error::{from_build, internal, invalid_params},
+    error::{from_build, from_read, internal, invalid_params},
 };
-use crate::engine::BuildRequest;
+use crate::engine::{BuildRequest, gas_limit_towards};
 use alloy_primitives::{B256, Bytes};
 use alloy_rpc_types_engine::PayloadAttributes;
 use jsonrpsee::{
@@ -36,6 +36,7 @@ pub(super) fn module(context: Arc<Context>) -> Result<RpcModule<Context>, Regist
     let mut module = RpcModule::from_arc(context);
     module.register_async_method("testing_buildBlockV1", |params, context, _| async move {
         let request = parse(&params)?;
+        let (form, request) = request;
         let request = BuildRequest {
             parent_hash: request.parent_block_hash,
             attributes: request.payload_attributes,
@@ -43,25 +44,44 @@ pub(super) fn module(context: Arc<Context>) -> Result<RpcModule<Context>, Regist
             extra_data: request
                 .extra_data
                 .or_else(|| context.options.extra_data.clone()),
-            gas_limit: None,
+            gas_limit: gas_limit(form, request.parent_block_hash, &context)?,
         };
-        let built = context
-            .engine
-            .build_block(request)
-            .await
-            .map_err(from_build)?;
+        let built = match form {
+            Form::Object => context.engine.build_block(request).await,
+            Form::Positional => context.engine.build_exactly(request).await,
+        };
+        let built = built.map_err(from_build)?;
         envelope(5, built).map_err(|problem| internal(format!("encode the block: {problem}")))
     })?;
     Ok(module)
 }
 
+/// How a block is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// As reth 1.x takes it: the parent's gas limit, and what cannot be included may be left out.
+    Object,
+    /// As the specification writes it: the builder's gas limit, and every transaction or none.
+    Positional,
+}
+
+fn gas_limit(form: Form, parent: B256, context: &Context) -> Result<Option<u64>, ErrorObjectOwned> {
+    if form == Form::Object {
+        return Ok(None);
+    }
+    let parent = context.chain.block_by_hash(parent).map_err(from_read)?;
+    let target = context.options.gas_limit_target;
+    Ok(parent.map(|parent| gas_limit_towards(parent.block.header.gas_limit, target)))
+}
+
 /// Reads either form: they differ in whether the first parameter is an object.
-fn parse(params: &Params<'_>) -> Result<BuildBlock, ErrorObjectOwned> {
+fn parse(params: &Params<'_>) -> Result<(Form, BuildBlock), ErrorObjectOwned> {
     let mut arguments = Arguments::new(params);
     let first: &RawValue = arguments.next("parentBlockHash")?;
     if first.get().starts_with('{') {
         arguments.end()?;
         return serde_json::from_str(first.get())
+            .map(|request| (Form::Object, request))
             .map_err(|problem| invalid_params(format!("parameter 1: {problem}")));
     }
     let parent_block_hash = serde_json::from_str(first.get())
@@ -73,7 +93,7 @@ fn parse(params: &Params<'_>) -> Result<BuildBlock, ErrorObjectOwned> {
         extra_data: arguments.optional("extraData")?,
     };
     arguments.end()?;
-    Ok(request)
+    Ok((Form::Positional, request))
 }
 
 #[cfg(test)]
@@ -85,7 +105,7 @@ mod tests {
     const ATTRIBUTES: &str = r#"{"timestamp":"0xc","prevRandao":"0x0000000000000000000000000000000000000000000000000000000000000000","suggestedFeeRecipient":"0x0000000000000000000000000000000000000000","withdrawals":[]}"#;
 
     fn read(json: &str) -> Result<BuildBlock, ErrorObjectOwned> {
-        parse(&Params::new(Some(json)))
+        parse(&Params::new(Some(json))).map(|(_, request)| request)
     }
 
     #[test]

@@ -160,6 +160,7 @@ pub(crate) fn config() -> EngineConfig {
         },
         check_state_root: true,
         skip_invalid_transactions: false,
+        gas_limit_target: 30_000_000,
     }
 }
 

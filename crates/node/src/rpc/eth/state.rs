@@ -34,9 +34,20 @@ pub(super) fn register_on_auth(module: &mut Module) -> Registered {
 }
 
 fn transaction_count(params: &Params<'_>, context: &Context) -> Answer<U64> {
-    let (address, state) = account_arguments(params, context)?;
+    let mut arguments = Arguments::new(params);
+    let Account(address) = arguments.next("address")?;
+    let block: Option<BlockRef> = arguments.optional("block")?;
+    arguments.end()?;
+    let id = block.map(|block| block.0).unwrap_or_default();
+    let state = state_of(context, id)?;
     let account = state.basic_ref(address).map_err(from_read)?;
-    Ok(U64::from(account.unwrap_or_default().nonce))
+    let mined = account.unwrap_or_default().nonce;
+    let waiting = if id.is_pending() {
+        context.chain.pool().next_nonce(&context.chain, address)
+    } else {
+        None
+    };
+    Ok(U64::from(waiting.unwrap_or_default().max(mined)))
 }
 
 fn balance(params: &Params<'_>, context: &Context) -> Answer<U256> {

@@ -1,4 +1,4 @@
-//! Mined transactions and their receipts, by hash or by place. What is not there is null, or `0x`
+//! Transactions, mined or waiting, and receipts of the mined ones, by hash or by place. What is not there is null, or `0x`
 //! in raw form.
 //!
 //! Source: execution-apis, `eth/transaction.yaml`; `eth_getRawTransactionBy…` are geth's.
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 use alloy_eips::eip2718::Encodable2718;
-use alloy_primitives::Bytes;
+use alloy_primitives::{B256, Bytes};
 use alloy_rpc_types_eth::{Transaction, TransactionReceipt};
 use jsonrpsee::types::Params;
 use serde::Deserialize;
@@ -55,8 +55,12 @@ fn by_hash(
     params: &Params<'_>,
     context: &Context,
 ) -> Answer<Option<Transaction<TransactionSigned>>> {
-    let place = find(params, context)?;
-    Ok(place.and_then(|(block, index)| convert::transaction(&block, index)))
+    let hash = hash(params)?;
+    if let Some((block, index)) = context.chain.transaction(hash).map_err(from_read)? {
+        return Ok(convert::transaction(&block, index));
+    }
+    let waiting = context.chain.pool().get(&context.chain, hash);
+    Ok(waiting.map(|entry| convert::pending_transaction(&entry)))
 }
 
 fn by_place<R: for<'a> Deserialize<'a> + Into<BlockRef>>(
@@ -76,7 +80,12 @@ fn receipt(params: &Params<'_>, context: &Context) -> Answer<Option<TransactionR
 }
 
 fn raw_by_hash(params: &Params<'_>, context: &Context) -> Answer<Bytes> {
-    Ok(raw(find(params, context)?))
+    let hash = hash(params)?;
+    if let Some(place) = context.chain.transaction(hash).map_err(from_read)? {
+        return Ok(raw(Some(place)));
+    }
+    let waiting = context.chain.pool().get(&context.chain, hash);
+    Ok(waiting.map_or_else(Bytes::new, |entry| entry.transaction.encoded_2718().into()))
 }
 
 fn raw_by_place<R: for<'a> Deserialize<'a> + Into<BlockRef>>(
@@ -96,10 +105,15 @@ fn raw(place: Option<Place>) -> Bytes {
 
 /// Where the transaction is whose hash is the only parameter.
 fn find(params: &Params<'_>, context: &Context) -> Answer<Option<Place>> {
+    context.chain.transaction(hash(params)?).map_err(from_read)
+}
+
+/// The transaction hash that is the only parameter.
+fn hash(params: &Params<'_>) -> Answer<B256> {
     let mut arguments = Arguments::new(params);
     let Hash(hash) = arguments.next("transactionHash")?;
     arguments.end()?;
-    context.chain.transaction(hash).map_err(from_read)
+    Ok(hash)
 }
 
 /// The place that a block and an index name; the block may have fewer transactions.
