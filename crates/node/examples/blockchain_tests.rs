@@ -201,6 +201,7 @@ fn chain_spec(case: &Case) -> Result<Arc<ChainSpec>> {
 fn engine_config() -> EngineConfig {
     let one = NonZeroUsize::MIN;
     EngineConfig {
+        gas_limit_target: 60_000_000,
         persistence_threshold: 1 << 20,
         memory_block_buffer_target: 0,
         root: RootConfig {
