@@ -55,7 +55,8 @@ fn encode_shard(blocks: &RoaringTreemap) -> Result<Vec<u8>, DbError> {
     Ok(value)
 }
 
-fn decode_shard(value: &[u8]) -> Option<RoaringTreemap> {
+/// A shard's blocks.
+pub(crate) fn decode_shard(value: &[u8]) -> Option<RoaringTreemap> {
     RoaringTreemap::deserialize_from(value).ok()
 }
 

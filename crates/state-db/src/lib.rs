@@ -32,6 +32,7 @@ mod tests;
 mod tx;
 mod types;
 mod unwind;
+mod verify;
 mod view;
 mod write;
 
@@ -49,3 +50,4 @@ pub use types::{
     SlotDelta, StorageDelta, StoredBlock, TransactionLocation, TransactionSigned, UnwindProgress,
     UnwindStage, UnwindSummary,
 };
+pub use verify::{Finding, VerifyCheck, VerifyOptions, VerifyProgress, VerifyReport};

@@ -53,6 +53,12 @@ impl Overlay {
         }
     }
 
+    /// Number of changed accounts and slots.
+    pub(crate) fn leaves(&self) -> usize {
+        let slots = self.storages.values().map(|storage| storage.slots.len());
+        self.accounts.len() + slots.sum::<usize>()
+    }
+
     /// What the overlay says about an account: nothing, that it is gone, or what it is.
     pub fn account(&self, hashed_address: B256) -> Option<Option<Account>> {
         let at = self

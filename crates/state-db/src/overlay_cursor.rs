@@ -63,6 +63,28 @@ pub struct OverlayView {
     overlay: Arc<Overlay>,
 }
 
+impl OverlayView {
+    /// The state of `overlay` over one snapshot.
+    pub(crate) fn new(view: DbView, overlay: Arc<Overlay>) -> Self {
+        Self { view, overlay }
+    }
+
+    /// The snapshot.
+    pub(crate) fn view(&self) -> &DbView {
+        &self.view
+    }
+
+    /// What lies over it.
+    pub(crate) fn overlay(&self) -> &Overlay {
+        &self.overlay
+    }
+
+    /// Puts another overlay over the same snapshot.
+    pub(crate) fn set_overlay(&mut self, overlay: Arc<Overlay>) {
+        self.overlay = overlay;
+    }
+}
+
 impl StateView for OverlayView {
     type Trie<'a>
         = Merged<'a, DbTrieCursor<'a>, Nibbles, Option<BranchNodeCompact>>

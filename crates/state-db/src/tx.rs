@@ -76,6 +76,12 @@ impl<K: TransactionKind> DbTx<K> {
         Ok(())
     }
 
+    /// Number of rows, duplicates counted.
+    pub(crate) fn rows(&self, table: Table) -> Result<u64, DbError> {
+        let stat = self.tx.db_stat(&self.db.handles.of(table));
+        Ok(stat.doing("measure", table.name())?.entries() as u64)
+    }
+
     /// Whether `table` has no row.
     pub fn is_empty(&self, table: Table) -> Result<bool, DbError> {
         Ok(self

@@ -27,13 +27,15 @@ use alloy_trie::EMPTY_ROOT_HASH;
 use reth_codecs::Compact;
 use reth_primitives_traits::Bytecode;
 use signet_libmdbx::{Cursor, Rw};
-use sort::{Sorted, Sorter};
+use sort::Sorted;
+pub(crate) use sort::Sorter;
 use state_root::updates::Account;
 use std::{
     io,
     path::{Path, PathBuf},
 };
-use tries::{TrieWriter, append_account_nodes, append_storage_nodes};
+pub(crate) use tries::{BUILDER_NODES, NodeSorters, account_leaf};
+use tries::{append_account_nodes, append_storage_nodes};
 
 /// Memory for sorting, over all sorters, in bytes.
 const SORT_BUDGET_BYTES: usize = 256 << 20;
@@ -200,19 +202,19 @@ impl Loader {
         summary.codes = append_codes(&tx, Input::new(self.codes, &folder)?)?;
         let sorter =
             |key_len, eighths| Sorter::new(key_len, budget_bytes / 8 * eighths, folder.clone());
-        let mut tries = TrieWriter {
+        let mut nodes = NodeSorters {
             account_nodes: sorter(PATH_SUBKEY_LEN, 1),
             storage_nodes: sorter(32 + PATH_SUBKEY_LEN, 2),
             folder: &folder,
         };
         let accounts = Input::new(self.hashed_accounts, &folder)?;
         let slots = Input::new(self.hashed_slots, &folder)?;
-        summary.state_root = tries.append_hashed(&tx, accounts, slots)?;
-        let TrieWriter {
+        summary.state_root = nodes.append_hashed(&tx, accounts, slots)?;
+        let NodeSorters {
             account_nodes,
             storage_nodes,
             ..
-        } = tries;
+        } = nodes;
         append_account_nodes(&tx, account_nodes.finish().map_err(fail)?, &folder)?;
         append_storage_nodes(&tx, storage_nodes.finish().map_err(fail)?, &folder)?;
         tx.commit()?;
@@ -220,7 +222,8 @@ impl Loader {
     }
 }
 
-fn sort_error(folder: &Path, source: io::Error) -> DbError {
+/// Names the folder in which sorting failed.
+pub(crate) fn sort_error(folder: &Path, source: io::Error) -> DbError {
     DbError::File {
         action: "sort the state in",
         path: folder.to_path_buf(),
@@ -229,17 +232,20 @@ fn sort_error(folder: &Path, source: io::Error) -> DbError {
 }
 
 /// Sorted records with the current one at hand.
-struct Input<'a> {
+pub(crate) struct Input<'a> {
     sorted: Sorted,
     folder: &'a Path,
-    key: Vec<u8>,
-    value: Vec<u8>,
+    /// Key of the current record.
+    pub(crate) key: Vec<u8>,
+    /// Its value.
+    pub(crate) value: Vec<u8>,
     /// Whether there is a current record.
-    live: bool,
+    pub(crate) live: bool,
 }
 
 impl<'a> Input<'a> {
-    fn new(sorter: Sorter, folder: &'a Path) -> Result<Self, DbError> {
+    /// Begins at the first record. Runs are in `folder`.
+    pub(crate) fn new(sorter: Sorter, folder: &'a Path) -> Result<Self, DbError> {
         let sorted = sorter
             .finish()
             .map_err(|source| sort_error(folder, source))?;
@@ -255,7 +261,7 @@ impl<'a> Input<'a> {
     }
 
     /// Goes to the next record; true when its key equals the one before.
-    fn advance(&mut self) -> Result<bool, DbError> {
+    pub(crate) fn advance(&mut self) -> Result<bool, DbError> {
         let next = self
             .sorted
             .next()

@@ -18,23 +18,36 @@ use crate::{
 use alloy_primitives::B256;
 use alloy_trie::{EMPTY_ROOT_HASH, HashBuilder, Nibbles, TrieAccount};
 use signet_libmdbx::{Cursor, Rw};
+use state_root::updates::Account;
 use std::path::Path;
 
 /// Number of trie nodes a trie builder keeps before they go to a sorter.
-const BUILDER_NODES: usize = 16_384;
+pub(crate) const BUILDER_NODES: usize = 16_384;
 
-/// Builds the tries while the hashed tables are written.
-pub(super) struct TrieWriter<'a> {
+/// Stored trie nodes on their way into key order.
+pub(crate) struct NodeSorters<'a> {
     /// Account trie nodes by padded path.
-    pub(super) account_nodes: Sorter,
+    pub(crate) account_nodes: Sorter,
     /// Storage trie nodes by hashed address and padded path.
-    pub(super) storage_nodes: Sorter,
+    pub(crate) storage_nodes: Sorter,
     /// Where the sorters keep their runs.
-    pub(super) folder: &'a Path,
+    pub(crate) folder: &'a Path,
 }
 
-impl TrieWriter<'_> {
-    /// Writes the hashed tables; returns the state root.
+/// Writes an account's leaf in place of what `leaf` holds.
+pub(crate) fn account_leaf(account: &Account, storage_root: B256, leaf: &mut Vec<u8>) {
+    leaf.clear();
+    let account = TrieAccount {
+        nonce: account.nonce,
+        balance: account.balance,
+        storage_root,
+        code_hash: account.code_hash,
+    };
+    alloy_rlp::Encodable::encode(&account, leaf);
+}
+
+impl NodeSorters<'_> {
+    /// Writes the hashed tables and builds the tries over them; returns the state root.
     pub(super) fn append_hashed(
         &mut self,
         tx: &DbWrite,
@@ -53,20 +66,13 @@ impl TrieWriter<'_> {
                 .doing("append to", table.name())?;
             let account = codec::decode_account(&accounts.value)
                 .ok_or_else(|| undecodable(table, &accounts.key))?;
-            leaf.clear();
-            let account = TrieAccount {
-                nonce: account.nonce,
-                balance: account.balance,
-                storage_root,
-                code_hash: account.code_hash,
-            };
-            alloy_rlp::Encodable::encode(&account, &mut leaf);
+            account_leaf(&account, storage_root, &mut leaf);
             builder.add_leaf_unchecked(Nibbles::unpack(&accounts.key), &leaf);
             accounts.advance()?;
-            self.drain_nodes(&mut builder, &[], BUILDER_NODES)?;
+            self.drain(&mut builder, &[], BUILDER_NODES)?;
         }
         let root = builder.root();
-        self.drain_nodes(&mut builder, &[], 0)?;
+        self.drain(&mut builder, &[], 0)?;
         Ok(root)
     }
 
@@ -92,16 +98,16 @@ impl TrieWriter<'_> {
             alloy_rlp::Encodable::encode(&slots.value[..], &mut leaf);
             builder.add_leaf_unchecked(Nibbles::unpack(slot), &leaf);
             slots.advance()?;
-            self.drain_nodes(&mut builder, address, BUILDER_NODES)?;
+            self.drain(&mut builder, address, BUILDER_NODES)?;
         }
         let root = builder.root();
-        self.drain_nodes(&mut builder, address, 0)?;
+        self.drain(&mut builder, address, 0)?;
         Ok(root)
     }
 
     /// Moves the builder's finished nodes to the sorter of their table when there are more than
     /// `keep`. An empty `address` means the account trie.
-    fn drain_nodes(
+    pub(crate) fn drain(
         &mut self,
         builder: &mut HashBuilder,
         address: &[u8],

@@ -5,9 +5,14 @@ use crate::{
     StorageDelta, StoredBlock, Table, TransactionSigned,
     testing::{dump, temp_db},
 };
-use alloy_consensus::{Header, SignableTransaction, TxLegacy, TxType};
+use alloy_consensus::{
+    Header, SignableTransaction, TxLegacy, TxReceipt as _, TxType, proofs,
+    transaction::SignerRecoverable as _,
+};
 use alloy_eips::eip4895::{Withdrawal, Withdrawals};
-use alloy_primitives::{Address, B256, Bytes, KECCAK256_EMPTY, Log, Signature, U256, keccak256};
+use alloy_primitives::{
+    Address, B256, Bloom, Bytes, KECCAK256_EMPTY, Log, Signature, U256, keccak256,
+};
 use proptest::prelude::*;
 use state_root::{
     reference,
@@ -386,23 +391,17 @@ fn hash_changes(changes: &PlainChanges) -> HashedState {
     }
 }
 
-/// A header on `parent`, with as many transactions as its number modulo 3, and their receipts.
+/// A block on `parent` with as many transactions as its number modulo 3, and their receipts. Every
+/// root in its header is right.
 fn envelope(parent: &StoredBlock, state_root: B256) -> (StoredBlock, Vec<Receipt>) {
     let number = parent.header.number + 1;
     let count = number % 3;
-    let header = Header {
-        number,
-        parent_hash: parent.hash,
-        state_root,
-        withdrawals_root: (number.is_multiple_of(2)).then_some(B256::repeat_byte(2)),
-        ..Header::default()
-    };
     let withdrawal = Withdrawal {
         index: number,
         amount: 9,
         ..Withdrawal::default()
     };
-    let withdrawals = header.withdrawals_root.map(|_| {
+    let withdrawals = number.is_multiple_of(2).then(|| {
         Withdrawals(if number.is_multiple_of(4) {
             vec![withdrawal]
         } else {
@@ -418,7 +417,7 @@ fn envelope(parent: &StoredBlock, state_root: B256) -> (StoredBlock, Vec<Receipt
             transaction.into_signed(Signature::test_signature()).into()
         })
         .collect();
-    let receipts = (0..count)
+    let receipts: Vec<Receipt> = (0..count)
         .map(|index| Receipt {
             tx_type: TxType::Legacy,
             success: index == 0,
@@ -430,15 +429,34 @@ fn envelope(parent: &StoredBlock, state_root: B256) -> (StoredBlock, Vec<Receipt
             )],
         })
         .collect();
+    let ommers = if number.is_multiple_of(5) {
+        vec![parent.header.clone()]
+    } else {
+        Vec::new()
+    };
+    let with_bloom: Vec<_> = receipts.iter().map(|r| r.with_bloom_ref()).collect();
+    let header = Header {
+        number,
+        parent_hash: parent.hash,
+        state_root,
+        ommers_hash: proofs::calculate_ommers_root(&ommers),
+        transactions_root: proofs::calculate_transaction_root(&transactions),
+        receipts_root: proofs::calculate_receipt_root(&with_bloom),
+        logs_bloom: with_bloom
+            .iter()
+            .fold(Bloom::ZERO, |all, r| all | r.logs_bloom),
+        gas_used: receipts.last().map_or(0, |r| r.cumulative_gas_used),
+        withdrawals_root: withdrawals
+            .as_ref()
+            .map(|w| proofs::calculate_withdrawals_root(w)),
+        ..Header::default()
+    };
+    let senders = transactions.iter().map(|t| t.recover_signer().unwrap());
     let block = StoredBlock {
         hash: header.hash_slow(),
-        senders: (0..count).map(address).collect(),
+        senders: senders.collect(),
         transactions,
-        ommers: if number.is_multiple_of(5) {
-            vec![parent.header.clone()]
-        } else {
-            Vec::new()
-        },
+        ommers,
         withdrawals,
         header,
     };

@@ -6,3 +6,4 @@ mod golden;
 mod loading;
 mod overlays;
 mod roundtrip;
+mod verify;
