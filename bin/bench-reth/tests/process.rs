@@ -4,16 +4,10 @@
 
 mod support;
 
-use alloy_consensus::TxEnvelope;
-use alloy_eips::eip7685::Requests;
-use alloy_primitives::{B256, Bytes};
-use alloy_rpc_types_engine::{
-    CancunPayloadFields, ExecutionPayload, ExecutionPayloadSidecar, PraguePayloadFields,
-};
 use engine_api::jwt::{JwtSecret, unix_time_s};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::{net::TcpListener, process::Command};
-use support::{Node, PAID, World, ZERO, call, post, stderr};
+use support::{Node, PAID, World, ZERO, block_rlp, call, post, stderr};
 
 #[test]
 fn the_auth_port_refuses_whatever_has_no_fresh_token() {
@@ -486,22 +480,6 @@ fn a_state_dump_becomes_a_datadir_of_the_same_chain() {
     let made = copy.run(&arguments);
     assert!(made.status.success(), "{}", stderr(&made));
     assert_eq!(copy.node(&[]).head()["hash"], root["hash"]);
-}
-
-/// The RLP of a built block.
-fn block_rlp(envelope: &Value) -> Vec<u8> {
-    let payload: ExecutionPayload =
-        serde_json::from_value(envelope["executionPayload"].clone()).unwrap();
-    let requests: Vec<Bytes> =
-        serde_json::from_value(envelope["executionRequests"].clone()).unwrap();
-    let sidecar = ExecutionPayloadSidecar::v4(
-        CancunPayloadFields::new(B256::ZERO, vec![]),
-        PraguePayloadFields::new(Requests::new(requests)),
-    );
-    let block = payload
-        .try_into_block_with_sidecar::<TxEnvelope>(&sidecar)
-        .unwrap();
-    alloy_rlp::encode(block)
 }
 
 #[test]

@@ -8,7 +8,8 @@ use crate::{
 };
 use signet_libmdbx::{Environment, EnvironmentFlags, Geometry, Mode, sys::PageSize};
 use std::{
-    fs,
+    fs::{self, File},
+    io::{ErrorKind, Read},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -79,8 +80,17 @@ impl StateDb {
     /// Opens the database in `datadir/db`, creating it unless read-only.
     ///
     /// Fails with [`DbError::InUse`] while another process has it open for writing.
+    /// A database that does not exist yet appears complete or not at all, whenever this is cut.
     pub fn open(datadir: &Path, options: &OpenOptions) -> Result<Self, DbError> {
         let folder = datadir.join("db");
+        Self::open_folder(datadir, folder.clone(), options).map_err(|e| e.explained(&folder))
+    }
+
+    fn open_folder(
+        datadir: &Path,
+        folder: PathBuf,
+        options: &OpenOptions,
+    ) -> Result<Self, DbError> {
         let lock = if options.read_only {
             if !folder.join("mdbx.dat").exists() {
                 return Err(DbError::Missing {
@@ -96,7 +106,8 @@ impl StateDb {
             })?;
             Some(StorageLock::acquire(&folder.join("lock"))?)
         };
-        check_version(&folder.join("database.version"), options.read_only)?;
+        check_file(&folder.join("mdbx.dat"))?;
+        check_version(&folder, options.read_only)?;
         let env = open_environment(&folder, options)?;
         let handles = open_tables(&env, options.read_only)?;
         Ok(Self {
@@ -114,6 +125,11 @@ impl StateDb {
         DbView::begin(self.inner.clone())
     }
 
+    /// Names the database in an error that tells of missing room.
+    pub(crate) fn explain<T>(&self, result: Result<T, DbError>) -> Result<T, DbError> {
+        result.map_err(|error| error.explained(&self.inner.folder))
+    }
+
     /// Begins the write transaction, waiting for the current one to end.
     pub(crate) fn write(&self) -> Result<DbWrite, DbError> {
         DbWrite::begin(self.inner.clone())
@@ -121,25 +137,89 @@ impl StateDb {
 }
 
 /// Writes the version file, or checks what it says.
-fn check_version(path: &Path, read_only: bool) -> Result<(), DbError> {
-    match fs::read_to_string(path) {
+fn check_version(folder: &Path, read_only: bool) -> Result<(), DbError> {
+    let path = folder.join("database.version");
+    let fail = |action, source| DbError::File {
+        action,
+        path: path.clone(),
+        source,
+    };
+    match fs::read_to_string(&path) {
         Ok(found) if found.trim() == VERSION => Ok(()),
-        Ok(found) => Err(DbError::Version {
-            path: path.to_path_buf(),
-            found,
-        }),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !read_only => {
-            fs::write(path, VERSION).map_err(|source| DbError::File {
-                action: "write",
-                path: path.to_path_buf(),
-                source,
-            })
+        Ok(found) => Err(DbError::Version { path, found }),
+        Err(error) if error.kind() == ErrorKind::NotFound && !read_only => {
+            // Renamed into place, so that a crash leaves no empty file.
+            let new = folder.join("database.version.new");
+            fs::write(&new, VERSION)
+                .and_then(|()| fs::rename(&new, &path))
+                .map_err(|source| fail("write", source))
         }
-        Err(source) => Err(DbError::File {
-            action: "read",
+        Err(source) => Err(fail("read", source)),
+    }
+}
+
+/// Refuses a database file that was cut short. MDBX would read past its end, or fill it up.
+///
+/// A file of less than the three meta pages is one whose creation was interrupted; MDBX begins it
+/// anew.
+fn check_file(path: &Path) -> Result<(), DbError> {
+    let fail = |source| DbError::File {
+        action: "read",
+        path: path.to_path_buf(),
+        source,
+    };
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(fail(source)),
+    };
+    let mut pages = Vec::with_capacity(3 * PAGE_SIZE_BYTES);
+    let mut head = file.by_ref().take(3 * PAGE_SIZE_BYTES as u64);
+    head.read_to_end(&mut pages).map_err(fail)?;
+    if pages.len() < 3 * PAGE_SIZE_BYTES {
+        return Ok(());
+    }
+    // Measured after reading: a writer beside us lets it grow before it says so.
+    let length = file.metadata().map_err(fail)?.len();
+    let metas = pages.chunks(PAGE_SIZE_BYTES).filter_map(Meta::parse);
+    match metas.max_by_key(|meta| meta.transaction) {
+        Some(meta) if meta.used_bytes > length => Err(DbError::Truncated {
             path: path.to_path_buf(),
-            source,
+            length,
+            needed: meta.used_bytes,
         }),
+        Some(_) => Ok(()),
+        None => Err(DbError::NotADatabase {
+            path: path.to_path_buf(),
+        }),
+    }
+}
+
+/// What a meta page of MDBX's format 3 says.
+struct Meta {
+    /// The transaction that wrote it.
+    transaction: u64,
+    /// Where the content of the file ends.
+    used_bytes: u64,
+}
+
+impl Meta {
+    /// The format's magic number, without the version in the lowest byte.
+    const MAGIC: u64 = 0x0059_659D_BDEF_4C11;
+    /// Offsets behind the page header of 20 bytes: magic, transaction, first unallocated page in
+    /// the geometry, and the transaction again, which a torn page has differently.
+    const OFFSETS: [usize; 4] = [20, 28, 56, 196];
+
+    /// `None` when it is no meta page or was only half written.
+    fn parse(page: &[u8]) -> Option<Self> {
+        let number = |at: usize| Some(u64::from_le_bytes(page.get(at..at + 8)?.try_into().ok()?));
+        let [magic, first, end, second] = Self::OFFSETS.map(number);
+        let transaction = first?;
+        let whole = magic? >> 8 == Self::MAGIC && second? == transaction;
+        whole.then_some(Self {
+            transaction,
+            used_bytes: (end? & u64::from(u32::MAX)) * PAGE_SIZE_BYTES as u64,
+        })
     }
 }
 

@@ -2,9 +2,13 @@
 
 use crate::types::BlockNumHash;
 use alloy_primitives::{Address, B256};
-use signet_libmdbx::ReadError;
+use nix::{errno::Errno, sys::statvfs::statvfs};
+use signet_libmdbx::{MdbxError, ReadError};
 use state_root::cursor::CursorError;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// Free space under which a failed write is blamed on the disk, in bytes.
+const FULL_BELOW_BYTES: u64 = 64 << 20;
 
 /// A storage failure. The transaction it happened in was aborted: nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +39,21 @@ pub enum DbError {
         /// The owner named by the lock file.
         pid: u32,
     },
+    /// There is no room to write. The transaction under way was aborted; earlier ones are intact.
+    #[error(
+        "{doing}: {shortage} ({}). Nothing saved before is lost: {remedy}, then start again",
+        path.display()
+    )]
+    Full {
+        /// What was attempted, as a verb phrase.
+        doing: String,
+        /// The folder or file there is no room in.
+        path: PathBuf,
+        /// What is used up.
+        shortage: &'static str,
+        /// What the user can do.
+        remedy: &'static str,
+    },
     /// The datadir was written in a layout this program does not know.
     #[error("open the database: {} says version {found:?}, only version \"2\" is supported", path.display())]
     Version {
@@ -42,6 +61,30 @@ pub enum DbError {
         path: PathBuf,
         /// What it contains.
         found: String,
+    },
+    /// The database file ends before its content does.
+    #[error(
+        "open the database: {} has {length} bytes, but {needed} are in use: it was cut short. \
+         Nothing was changed; restore it from a copy or create the datadir again",
+        path.display()
+    )]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        length: u64,
+        /// How many bytes its content takes.
+        needed: u64,
+    },
+    /// The database file is of another program, or its first pages are damaged.
+    #[error(
+        "open the database: {} does not begin as an MDBX file. Nothing was changed; restore it \
+         from a copy or create the datadir again",
+        path.display()
+    )]
+    NotADatabase {
+        /// The file.
+        path: PathBuf,
     },
     /// A database to be opened read-only does not exist or is not a complete one.
     #[error("open the database read-only: {} holds no initialised database", path.display())]
@@ -137,6 +180,89 @@ pub enum DbError {
         /// Its number of transactions.
         transactions: usize,
     },
+}
+
+impl DbError {
+    /// Whether room to write is what is missing.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Full { .. })
+    }
+
+    /// Whether storage itself failed (no room, a damaged file) and not what was asked of it.
+    pub fn is_storage_failure(&self) -> bool {
+        match self {
+            Self::Full { .. } | Self::Truncated { .. } | Self::NotADatabase { .. } => true,
+            Self::Mdbx {
+                source: ReadError::Mdbx(source),
+                ..
+            } => matches!(
+                source,
+                MdbxError::Corrupted
+                    | MdbxError::Invalid
+                    | MdbxError::PageNotFound
+                    | MdbxError::Panic
+                    | MdbxError::WannaRecovery
+                    | MdbxError::VersionMismatch
+                    | MdbxError::Other(_)
+            ),
+            _ => false,
+        }
+    }
+
+    /// Tells a want of room from other failures of the database in `folder`.
+    pub(crate) fn explained(self, folder: &Path) -> Self {
+        let (doing, code) = match &self {
+            Self::Mdbx {
+                action,
+                table,
+                source: ReadError::Mdbx(source),
+            } => (format!("{action} {table}"), source.to_err_code()),
+            Self::File {
+                action,
+                path,
+                source,
+            } => {
+                let doing = format!("{action} {}", path.display());
+                (doing, source.raw_os_error().unwrap_or_default())
+            }
+            _ => return self,
+        };
+        match shortage(code, folder) {
+            Some((shortage, remedy)) => Self::Full {
+                doing,
+                path: folder.to_path_buf(),
+                shortage,
+                remedy,
+            },
+            None => self,
+        }
+    }
+}
+
+/// What is used up when an operation fails with `code`, and what to do; `None` when it is not room.
+fn shortage(code: i32, folder: &Path) -> Option<(&'static str, &'static str)> {
+    let full = ("no space is left on the disk", "free some space");
+    match Errno::from_raw(code) {
+        Errno::ENOSPC => Some(full),
+        // MDBX's answer to a write that was cut short.
+        Errno::EIO if free_bytes(folder)? < FULL_BELOW_BYTES => Some(full),
+        Errno::EDQUOT => Some(("the disk quota is used up", "free some space")),
+        Errno::EFBIG => Some((
+            "the largest file size allowed is reached",
+            "raise the limit (ulimit -f)",
+        )),
+        _ if code == MdbxError::MapFull.to_err_code() => Some((
+            "the largest database size is reached",
+            "raise --db.max-size",
+        )),
+        _ => None,
+    }
+}
+
+/// Bytes an unprivileged process may still write where `folder` is.
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let disk = statvfs(folder).ok()?;
+    Some(disk.blocks_available() * disk.fragment_size())
 }
 
 /// Attaches what was being done to an MDBX result.

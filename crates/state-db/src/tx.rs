@@ -122,6 +122,13 @@ impl DbWrite {
         Ok(())
     }
 
+    /// Removes every row of `table`.
+    pub(crate) fn clear(&self, table: Table) -> Result<(), DbError> {
+        self.tx
+            .clear_db(self.db.handles.of(table))
+            .doing("empty", table.name())
+    }
+
     /// Removes every row of `table` from `key` on.
     pub(crate) fn delete_from(&self, table: Table, key: &[u8]) -> Result<(), DbError> {
         let mut cursor = self.cursor(table)?;

@@ -54,11 +54,12 @@ impl StateDb {
             });
         }
         if target < head.number {
-            self.set_pending(Some(target))?;
+            self.explain(self.set_pending(Some(target)))?;
         }
         match self.unwind_from(&view, head, target, progress) {
             Ok(summary) => Ok(summary),
             Err(error) => {
+                let error = self.explain_unwind(error);
                 if let Err(second) = self.set_pending(None) {
                     tracing::warn!(error = %second, "failed to clear the mark of a failed unwind");
                 }
@@ -105,6 +106,13 @@ impl StateDb {
         report(UnwindStage::Commit, 0);
         tx.commit()?;
         Ok(summary)
+    }
+
+    fn explain_unwind(&self, error: UnwindError) -> UnwindError {
+        match error {
+            UnwindError::Database(error) => error.explained(&self.inner.folder).into(),
+            other => other,
+        }
     }
 
     fn set_pending(&self, target: Option<u64>) -> Result<(), DbError> {

@@ -55,6 +55,14 @@ impl StateDb {
         if blocks.is_empty() {
             return Ok(());
         }
+        self.explain(self.append_all(blocks, (safe, finalized)))
+    }
+
+    fn append_all(
+        &self,
+        blocks: &[BlockWrite<'_>],
+        (safe, finalized): (Option<u64>, Option<u64>),
+    ) -> Result<(), DbError> {
         let tx = self.write()?;
         if let Some(target) = tx.pending_unwind()? {
             return Err(DbError::PendingUnwind { target });
@@ -85,6 +93,10 @@ impl StateDb {
     ///
     /// Fails unless the header's state root is that of the stored state.
     pub fn write_genesis(&self, block: &StoredBlock) -> Result<(), DbError> {
+        self.explain(self.write_first(block))
+    }
+
+    fn write_first(&self, block: &StoredBlock) -> Result<(), DbError> {
         let tx = self.write()?;
         if tx.head()?.is_some() {
             return Err(DbError::NotEmpty);
@@ -116,10 +128,36 @@ impl StateDb {
 
     /// Marks the last safe and the last finalized block; `None` leaves a marker as it is.
     pub fn set_forkchoice(&self, safe: Option<u64>, finalized: Option<u64>) -> Result<(), DbError> {
-        let tx = self.write()?;
-        tx.put_marker(Marker::Safe, safe)?;
-        tx.put_marker(Marker::Finalized, finalized)?;
-        tx.commit()
+        let write = || {
+            let tx = self.write()?;
+            tx.put_marker(Marker::Safe, safe)?;
+            tx.put_marker(Marker::Finalized, finalized)?;
+            tx.commit()
+        };
+        self.explain(write())
+    }
+
+    /// Empties a database that has state but no block, which an interrupted load leaves; true when
+    /// there was something to remove.
+    ///
+    /// Fails with [`DbError::NotEmpty`] when there is a block.
+    pub fn clear_interrupted_load(&self) -> Result<bool, DbError> {
+        let clear = || {
+            let tx = self.write()?;
+            if tx.head()?.is_some() || !tx.is_empty(Table::CanonicalHeaders)? {
+                return Err(DbError::NotEmpty);
+            }
+            let mut found = false;
+            for table in Table::ALL {
+                found |= !tx.is_empty(table)?;
+                tx.clear(table)?;
+            }
+            if found {
+                tx.commit()?
+            }
+            Ok(found)
+        };
+        self.explain(clear())
     }
 }
 

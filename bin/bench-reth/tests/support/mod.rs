@@ -1,5 +1,11 @@
 //! A running `bench-reth` on a tiny chain, and how to talk to it: small words for the tests.
 
+use alloy_consensus::TxEnvelope;
+use alloy_eips::eip7685::Requests;
+use alloy_primitives::{B256, Bytes};
+use alloy_rpc_types_engine::{
+    CancunPayloadFields, ExecutionPayload, ExecutionPayloadSidecar, PraguePayloadFields,
+};
 use engine_api::jwt::{JwtSecret, unix_time_s};
 use serde_json::{Value, json};
 use std::{
@@ -46,7 +52,12 @@ impl World {
 
     /// Starts a node with ports chosen by the system and waits until it is ready.
     pub(crate) fn node(&self, flags: &[&str]) -> Node {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_bench-reth"));
+        self.node_of(Path::new(env!("CARGO_BIN_EXE_bench-reth")), flags)
+    }
+
+    /// The same with another program.
+    pub(crate) fn node_of(&self, program: &Path, flags: &[&str]) -> Node {
+        let mut command = Command::new(program);
         command
             .args([
                 "node",
@@ -156,13 +167,18 @@ impl Node {
     }
 
     pub(crate) fn new_payload(&self, envelope: &Value) -> Value {
+        self.try_new_payload(envelope).unwrap()
+    }
+
+    /// The same; an error answer is the error.
+    pub(crate) fn try_new_payload(&self, envelope: &Value) -> Result<Value, Value> {
         let params = json!([
             envelope["executionPayload"],
             [],
             ZERO,
             envelope["executionRequests"]
         ]);
-        self.engine("engine_newPayloadV4", params).unwrap()
+        self.engine("engine_newPayloadV4", params)
     }
 
     pub(crate) fn forkchoice(&self, head: &Value) -> Value {
@@ -250,8 +266,24 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// The RLP of a built block.
+pub(crate) fn block_rlp(envelope: &Value) -> Vec<u8> {
+    let payload: ExecutionPayload =
+        serde_json::from_value(envelope["executionPayload"].clone()).unwrap();
+    let requests: Vec<Bytes> =
+        serde_json::from_value(envelope["executionRequests"].clone()).unwrap();
+    let sidecar = ExecutionPayloadSidecar::v4(
+        CancunPayloadFields::new(B256::ZERO, vec![]),
+        PraguePayloadFields::new(Requests::new(requests)),
+    );
+    let block = payload
+        .try_into_block_with_sidecar::<TxEnvelope>(&sidecar)
+        .unwrap();
+    alloy_rlp::encode(block)
+}
+
 /// Prague from the start, with the system contracts the fork demands.
-fn tiny_genesis() -> Value {
+pub(crate) fn tiny_genesis() -> Value {
     use alloy_eips::{eip2935, eip4788, eip7002, eip7251};
     let contract =
         |code: &dyn ToString| json!({"balance": "0x0", "nonce": "0x1", "code": code.to_string()});

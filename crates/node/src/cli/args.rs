@@ -394,9 +394,22 @@ pub struct DbArgs {
     pub command: DbCommand,
 }
 
+/// Arguments of `db verify`.
+#[derive(Debug, Clone, Args)]
+pub struct VerifyArgs {
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Undo this many of the newest blocks to compare the state root of each. Default: all
+    #[arg(long, value_name = "BLOCKS")]
+    pub state_roots: Option<u64>,
+}
+
 /// Commands of `db`.
 #[derive(Debug, Subcommand)]
 pub enum DbCommand {
     /// Entries, pages and size of every table
     Stats,
+    /// Recompute everything checkable and say what is wrong (exit code 1 when something is)
+    Verify(VerifyArgs),
 }

@@ -12,18 +12,22 @@ pub mod values;
 
 pub use args::{Cli, Commands};
 
-use crate::commands::{self, import::RefusedBlock};
-use args::{DbCommand, StageCommand};
+use crate::commands::{self, datadir::Datadir, failure::StorageFailure, import::RefusedBlock};
+use args::{DbCommand, StageCommand, VerifyArgs};
 use clap::{CommandFactory, FromArgMatches};
 use std::{ffi::OsString, process::ExitCode};
 
 /// What the program ends with when a block of a file was refused.
 const REFUSED_BLOCK: u8 = 2;
 
+/// Exit code when a command could not be carried out at all.
+const CANNOT_RUN: u8 = 2;
+
 /// Runs bench-reth with `args` (the program's name first, as from [`std::env::args_os`]).
 ///
 /// `bin_name` is what usage texts call the program. Exit codes: 0 done, 1 failed, 2 the command line
-/// was not understood or `import` met a block that is not valid.
+/// was not understood, `import` met a block that is not valid, or storage failed (no room, a damaged
+/// file).
 pub fn run(args: impl IntoIterator<Item = OsString>, bin_name: &str) -> ExitCode {
     let command = Cli::command().bin_name(bin_name.to_owned());
     let parsed = command
@@ -38,11 +42,14 @@ pub fn run(args: impl IntoIterator<Item = OsString>, bin_name: &str) -> ExitCode
         }
     };
     match dispatch(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("Error: {error:#}");
             if error.downcast_ref::<RefusedBlock>().is_some() {
                 return ExitCode::from(REFUSED_BLOCK);
+            }
+            if error.chain().any(|cause| cause.is::<StorageFailure>()) {
+                return ExitCode::from(CANNOT_RUN);
             }
             ExitCode::FAILURE
         }
@@ -50,7 +57,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, bin_name: &str) -> ExitCode
 }
 
 /// Sets up logging, tells which flags are ignored, and runs the command.
-fn dispatch(cli: Cli) -> eyre::Result<()> {
+fn dispatch(cli: Cli) -> eyre::Result<ExitCode> {
     logging::init(&cli.log)?;
     let node_notes = match &cli.command {
         Commands::Node(node) => node.inert.0.as_slice(),
@@ -69,8 +76,24 @@ fn dispatch(cli: Cli) -> eyre::Result<()> {
         },
         Commands::Db(db) => match db.command {
             DbCommand::Stats => commands::stats::run(&resolve::datadir(&db.datadir)?),
+            DbCommand::Verify(verify) => {
+                return run_verify(&resolve::datadir(&db.datadir)?, &verify);
+            }
         },
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `db verify` is asked for a verdict: failing to reach one is another code than a bad one.
+fn run_verify(datadir: &Datadir, args: &VerifyArgs) -> eyre::Result<ExitCode> {
+    Ok(match commands::verify::run(datadir, args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("Error: {error:#}");
+            CANNOT_RUN.into()
+        }
+    })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Invariant: `chain.json` in a datadir is the chain its database was made for, without accounts
 //! but with their state root.
 
+use super::failure;
 use crate::chainspec::ChainSpec;
 use eyre::{Context as _, bail, eyre};
 use state_db::{OpenOptions, StateDb};
@@ -61,7 +62,11 @@ impl Datadir {
         value["stateRoot"] =
             serde_json::to_value(chain.genesis_header().state_root).wrap_err_with(context)?;
         let text = serde_json::to_string_pretty(&value).wrap_err_with(context)?;
-        fs::write(&path, text).wrap_err_with(context)
+        // Renamed into place, so that a crash leaves the old file or the new one.
+        let new = path.with_extension("json.new");
+        fs::write(&new, text)
+            .and_then(|()| fs::rename(&new, &path))
+            .wrap_err_with(context)
     }
 
     /// Opens the database, which creates it if there is none, and finishes an interrupted unwind.
@@ -76,9 +81,9 @@ impl Datadir {
             .map_err(|problem| self.explain(&problem))?
         {
             info!(target: "reth::cli", target, "Finishing an interrupted unwind");
-            db.unwind(target, &mut |_| {}).map_err(|problem| {
-                eyre!("failed to finish the unwind to block {target}: {problem}")
-            })?;
+            db.unwind(target, &mut |_| {})
+                .map_err(failure::unwind)
+                .wrap_err_with(|| format!("failed to finish the unwind to block {target}"))?;
         }
         Ok(db)
     }
@@ -118,7 +123,8 @@ impl Datadir {
     }
 
     fn explain(&self, problem: &state_db::DbError) -> eyre::Report {
-        eyre!("failed to open datadir {}: {problem}", self.path.display())
+        let text = format!("failed to open datadir {}: {problem}", self.path.display());
+        failure::report(problem.is_storage_failure(), text)
     }
 }
 

@@ -3,11 +3,11 @@
 //! Invariant: a database gets its genesis block only after the loaded state was found to have the
 //! root that the genesis header names.
 
-use super::datadir::Datadir;
+use super::{datadir::Datadir, failure};
 use crate::chainspec::ChainSpec;
 use alloy_genesis::GenesisAccount;
 use alloy_primitives::{Address, B256};
-use eyre::{bail, eyre};
+use eyre::bail;
 use indicatif::{ProgressBar, ProgressStyle};
 use state_db::{LoadItem, LoadSummary, Loader, StateDb, StoredBlock};
 use tracing::info;
@@ -20,7 +20,7 @@ const PROGRESS_STEP: u64 = 4096;
 /// # Errors
 /// When the database holds another chain, or nothing can be written.
 pub fn ensure(datadir: &Datadir, db: &StateDb, chain: &ChainSpec) -> eyre::Result<()> {
-    let fail = |problem: state_db::DbError| eyre!("failed to {problem}");
+    let fail = failure::database;
     match db.view().map_err(fail)?.genesis_hash().map_err(fail)? {
         Some(stored) => check(datadir, chain, stored),
         None => {
@@ -82,14 +82,11 @@ pub(super) fn load(
     items: impl Iterator<Item = eyre::Result<LoadItem>>,
     progress: ProgressBar,
 ) -> eyre::Result<LoadSummary> {
-    let fail = |problem: state_db::DbError| eyre!("failed to {problem}");
-    let mut loader = Loader::new(db).map_err(|problem| match problem {
-        state_db::DbError::NotEmpty => eyre!(
-            "failed to load the state: the database already holds one. Remove the datadir's db \
-             folder to begin anew"
-        ),
-        other => fail(other),
-    })?;
+    let fail = failure::database;
+    if db.clear_interrupted_load().map_err(fail)? {
+        info!(target: "reth::cli", "Removed the state that an interrupted init had left");
+    }
+    let mut loader = Loader::new(db).map_err(fail)?;
     for (index, item) in (1_u64..).zip(items) {
         loader.push(item?).map_err(fail)?;
         if index.is_multiple_of(PROGRESS_STEP) {
@@ -119,9 +116,9 @@ pub(super) fn write(datadir: &Datadir, db: &StateDb, chain: &ChainSpec) -> eyre:
         withdrawals,
         ..Default::default()
     };
-    db.write_genesis(&block)
-        .map_err(|problem| eyre!("failed to {problem}"))?;
+    // First, because a database with a genesis block needs its chain; without, it is replaced.
     datadir.keep_chain(chain)?;
+    db.write_genesis(&block).map_err(failure::database)?;
     info!(target: "reth::cli", hash = %chain.genesis_hash(), "Genesis block written");
     Ok(())
 }

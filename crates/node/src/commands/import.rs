@@ -3,7 +3,7 @@
 //! The file is streamed: no more than one block is held at a time. Invariant: after a block that is
 //! refused, the datadir holds every block before it and none from it on.
 
-use super::{datadir::Datadir, genesis};
+use super::{datadir::Datadir, failure, genesis};
 use crate::{
     engine::{self, EngineConfig, EngineHandle},
     primitives::Block,
@@ -75,7 +75,7 @@ pub fn run(config: ImportConfig) -> eyre::Result<()> {
         .wrap_err_with(|| format!("failed to open the chain file {}", config.path.display()))?;
     let db = config.datadir.open(&config.database)?;
     genesis::ensure(&config.datadir, &db, &chain)?;
-    let engine = engine::spawn(db, chain, config.engine).map_err(|e| eyre!("failed to {e}"))?;
+    let engine = engine::spawn(db, chain, config.engine).map_err(failure::engine)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -87,9 +87,7 @@ pub fn run(config: ImportConfig) -> eyre::Result<()> {
     };
     let imported = runtime.block_on(import(&engine, blocks));
     // What was valid is kept, also when a later block was not.
-    let flushed = runtime
-        .block_on(engine.shutdown())
-        .map_err(|e| eyre!("failed to {e}"));
+    let flushed = runtime.block_on(engine.shutdown()).map_err(failure::engine);
     let count = imported.wrap_err_with(|| format!("failed to import {}", config.path.display()))?;
     flushed?;
     let head = engine.chain().head();
@@ -120,10 +118,7 @@ fn is_canonical(engine: &EngineHandle, number: u64, hash: B256) -> eyre::Result<
 
 async fn execute(engine: &EngineHandle, block: Block, hash: B256) -> eyre::Result<()> {
     let number = block.header.number;
-    let status = engine
-        .import_block(block)
-        .await
-        .map_err(|e| eyre!("failed to {e}"))?;
+    let status = engine.import_block(block).await.map_err(failure::engine)?;
     if status.is_valid() {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! `init`: creates a datadir from a genesis file, or from a generated base state.
 
-use super::{datadir::Datadir, genesis};
+use super::{datadir::Datadir, failure, genesis};
 use crate::chainspec::ChainSpec;
 use alloy_primitives::B256;
 use eyre::{Context as _, bail, eyre};
@@ -56,7 +56,7 @@ fn generate(config: &InitConfig, profile: Profile) -> eyre::Result<B256> {
 
 /// Refuses a database that has a chain, before time is spent on a state for it.
 pub(super) fn refuse_populated(datadir: &Datadir, db: &StateDb) -> eyre::Result<()> {
-    let fail = |problem: state_db::DbError| eyre!("failed to {problem}");
+    let fail = failure::database;
     if let Some(head) = db.view().map_err(fail)?.head().map_err(fail)? {
         bail!(
             "failed to create datadir {}: it already holds a chain, head {} ({}). Use another \

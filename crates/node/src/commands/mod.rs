@@ -2,6 +2,7 @@
 //! was attempted, with which value, and what to do next.
 
 pub mod datadir;
+pub mod failure;
 pub mod genesis;
 pub mod import;
 pub mod init;
@@ -9,3 +10,4 @@ pub mod init_state;
 pub mod node;
 pub mod stats;
 pub mod unwind;
+pub mod verify;

@@ -3,7 +3,7 @@
 //! Invariant: a signal loses no block. The servers stop first, then the engine saves what it has in
 //! memory, and only then does the process end.
 
-use super::{datadir::Datadir, genesis};
+use super::{datadir::Datadir, failure, genesis};
 use crate::{
     engine::{self, EngineConfig, EngineHandle},
     rpc::{
@@ -20,6 +20,9 @@ use tracing::{error, info, warn};
 
 /// How long requests in flight may take to end once a signal came.
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long requests are still answered once blocks cannot be saved any more.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Threads that read requests and write answers. The engine has its own.
 const RPC_THREADS: usize = 2;
@@ -69,7 +72,7 @@ pub fn run(config: NodeConfig) -> eyre::Result<()> {
     let db = config.datadir.open(&config.database)?;
     info!(target: "reth::cli", "Database opened");
     genesis::ensure(&config.datadir, &db, &chain)?;
-    let engine = engine::spawn(db, chain, config.engine).map_err(|e| eyre!("failed to {e}"))?;
+    let engine = engine::spawn(db, chain, config.engine).map_err(failure::engine)?;
     let head = engine.chain().head();
     info!(target: "reth::cli", number = head.number, hash = %head.hash, "Consensus engine initialized");
     let servers = ServersConfig {
@@ -93,6 +96,12 @@ pub fn run(config: NodeConfig) -> eyre::Result<()> {
 /// Reads the secret first, so that a bad file stops the start before anything is touched.
 fn auth_config(datadir: &Datadir, auth: &AuthAddress) -> eyre::Result<AuthServerConfig> {
     let own = datadir.default_jwt_secret();
+    // An empty file is what a start that was cut short leaves.
+    let is_leftover = std::fs::metadata(&own).is_ok_and(|file| file.len() == 0);
+    if auth.jwt_secret.is_none() && is_leftover {
+        std::fs::remove_file(&own)
+            .wrap_err_with(|| format!("failed to remove the empty file {}", own.display()))?;
+    }
     let secret = match &auth.jwt_secret {
         Some(path) => JwtSecret::read(path),
         None if own.exists() => JwtSecret::read(&own),
@@ -117,10 +126,7 @@ async fn serve(engine: EngineHandle, config: ServersConfig) -> eyre::Result<()> 
     let servers = match rpc::start(engine.clone(), config) {
         Ok(servers) => servers,
         Err(problem) => {
-            engine
-                .shutdown()
-                .await
-                .map_err(|e| eyre!("failed to {e}"))?;
+            engine.shutdown().await.map_err(failure::engine)?;
             bail!("{problem}");
         }
     };
@@ -128,7 +134,11 @@ async fn serve(engine: EngineHandle, config: ServersConfig) -> eyre::Result<()> 
     info!(target: "reth::cli", "Starting consensus engine");
     tokio::select! {
         name = signals.next() => info!(target: "reth::cli", signal = name, "Received shutdown signal"),
-        () = engine_ended(&engine) => error!(target: "reth::cli", "The engine stopped"),
+        () = engine_ended(&engine) => {
+            error!(target: "reth::cli", "The engine stopped");
+            // Whoever asks within this time is told the reason.
+            tokio::time::sleep(FAREWELL).await;
+        }
     }
     tokio::select! {
         outcome = stop(engine, servers) => outcome,
@@ -146,10 +156,7 @@ async fn stop(engine: EngineHandle, servers: RunningServers) -> eyre::Result<()>
     {
         warn!(target: "reth::cli", "Requests in flight were cut off");
     }
-    engine
-        .shutdown()
-        .await
-        .map_err(|problem| eyre!("failed to {problem}"))?;
+    engine.shutdown().await.map_err(failure::engine)?;
     let head = engine.chain().head();
     info!(target: "reth::cli", number = head.number, hash = %head.hash, "Wrote the last blocks, exiting");
     Ok(())

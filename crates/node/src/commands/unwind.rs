@@ -1,6 +1,6 @@
 //! `stage unwind`: removes blocks from the tip down to a block that stays.
 
-use super::datadir::Datadir;
+use super::{datadir::Datadir, failure};
 use crate::cli::args::UnwindTarget;
 use alloy_eips::BlockHashOrNumber;
 use eyre::{Context as _, eyre};
@@ -29,13 +29,7 @@ pub fn run(config: UnwindConfig) -> eyre::Result<()> {
         debug!(target: "reth::cli", stage = ?progress.stage, items = progress.items, "Unwinding");
     };
     info!(target: "reth::cli", unwind_target = target, "Executing a pipeline unwind.");
-    let summary = db
-        .unwind(target, &mut stage)
-        .map_err(|problem| match problem {
-            // reth's text, whole.
-            above @ state_db::UnwindError::AboveTip { .. } => eyre!("{above}"),
-            other => eyre!("failed to {other}"),
-        })?;
+    let summary = db.unwind(target, &mut stage).map_err(failure::unwind)?;
     info!(
         target: "reth::cli",
         number = summary.head.number,

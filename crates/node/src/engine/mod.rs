@@ -43,7 +43,8 @@ use era::TotalDifficulties;
 use forkchoice::FollowUp;
 use handle::Message;
 pub use handle::{EngineHandle, ForkchoiceError, GetPayloadError, NewPayloadOutcome};
-use persistence::{Markers, Persistence};
+pub use persistence::SaveError;
+use persistence::{Markers, Persistence, Saved};
 pub use reader::{ChainReader, ReadError, StateReader};
 use reader::{Shared, stored_tip};
 use report::Added;
@@ -104,7 +105,21 @@ pub enum EngineError {
     Start(String),
     /// Saving blocks failed; nothing of the batch was written. The engine takes no more payloads.
     #[error("save blocks: {0}")]
-    Persistence(String),
+    Persistence(SaveError),
+}
+
+impl EngineError {
+    /// Whether storage itself failed (no room, a damaged file).
+    pub fn is_storage_failure(&self) -> bool {
+        match self {
+            Self::Database(error) => error.is_storage_failure(),
+            Self::Unwind(error) => {
+                matches!(&**error, UnwindError::Database(error) if error.is_storage_failure())
+            }
+            Self::Persistence(error) => error.is_storage_failure(),
+            _ => false,
+        }
+    }
 }
 
 impl From<DbError> for EngineError {
@@ -227,7 +242,7 @@ impl Engine {
             select_biased! {
                 recv(self.persistence.results()) -> result => match result {
                     Ok(result) => self.absorb_save(result),
-                    Err(_) => self.fail("the persistence thread has ended".into()),
+                    Err(_) => self.fail(SaveError::Stopped),
                 },
                 recv(requests) -> message => match message {
                     Ok(Message::Shutdown { answer }) => {
@@ -384,7 +399,7 @@ impl Engine {
 
     /// Ends the engine's work for good: requests fail with `reason` from now on, and whoever
     /// listens for saved blocks is told that there will be no more.
-    fn fail(&mut self, reason: String) {
+    fn fail(&mut self, reason: SaveError) {
         tracing::error!(target: "engine", %reason, "Failed to save blocks");
         // The first reason is the one that matters.
         let _ = self.shared.failure.set(reason);
@@ -418,7 +433,7 @@ impl Engine {
         }
         self.saved_markers = markers;
         if !self.persistence.save(blocks, markers) {
-            self.fail("the persistence thread has ended".into());
+            self.fail(SaveError::Stopped);
         }
     }
 
@@ -431,7 +446,7 @@ impl Engine {
     }
 
     /// Takes note of a finished save. A save of markers alone moves no block.
-    fn absorb_save(&mut self, result: Result<Option<BlockNumHash>, String>) {
+    fn absorb_save(&mut self, result: Saved) {
         self.persistence.finished();
         match result {
             Ok(Some(last)) => {
@@ -447,7 +462,7 @@ impl Engine {
     fn settle_save(&mut self) -> Result<(), EngineError> {
         if self.persistence.in_flight() {
             let result = self.persistence.results().recv();
-            let result = result.unwrap_or_else(|_| Err("the persistence thread has ended".into()));
+            let result = result.unwrap_or(Err(SaveError::Stopped));
             self.absorb_save(result);
         }
         self.ready()

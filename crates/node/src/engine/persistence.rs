@@ -11,7 +11,7 @@ use revm::{
     database::{AccountStatus, BundleAccount, BundleState},
     state::AccountInfo,
 };
-use state_db::{AccountDelta, BlockWrite, PlainChanges, SlotDelta, StateDb, StorageDelta};
+use state_db::{AccountDelta, BlockWrite, DbError, PlainChanges, SlotDelta, StateDb, StorageDelta};
 use state_root::updates::Account;
 use std::{sync::Arc, thread::JoinHandle, time::Instant};
 
@@ -24,8 +24,32 @@ struct Save {
     markers: Markers,
 }
 
+/// Why a batch was not saved. Cheap to repeat: every later request is answered with it.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum SaveError {
+    /// The database failed.
+    #[error(transparent)]
+    Database(Arc<DbError>),
+    /// The thread that saves is gone.
+    #[error("the persistence thread has ended")]
+    Stopped,
+}
+
+impl From<DbError> for SaveError {
+    fn from(error: DbError) -> Self {
+        Self::Database(Arc::new(error))
+    }
+}
+
+impl SaveError {
+    /// Whether storage itself failed.
+    pub(super) fn is_storage_failure(&self) -> bool {
+        matches!(self, Self::Database(error) if error.is_storage_failure())
+    }
+}
+
 /// The last block of a batch; `None` when it had markers alone.
-type Saved = Result<Option<BlockNumHash>, String>;
+pub(super) type Saved = Result<Option<BlockNumHash>, SaveError>;
 
 /// The engine's end of the persistence thread.
 pub(super) struct Persistence {
@@ -101,8 +125,7 @@ fn save(db: &StateDb, job: &Save) -> Saved {
     let start = Instant::now();
     let (safe, finalized) = job.markers;
     let Some(last) = job.blocks.last().map(|block| block.chain_block.num_hash()) else {
-        db.set_forkchoice(safe, finalized)
-            .map_err(|error| error.to_string())?;
+        db.set_forkchoice(safe, finalized)?;
         return Ok(None);
     };
     let changes: Vec<_> = job
@@ -122,8 +145,7 @@ fn save(db: &StateDb, job: &Save) -> Saved {
             trie: &block.trie,
         })
         .collect();
-    db.append_marked(&writes, safe, finalized)
-        .map_err(|error| error.to_string())?;
+    db.append_marked(&writes, safe, finalized)?;
     tracing::debug!(
         target: "engine::persistence",
         blocks = writes.len(),

@@ -45,7 +45,7 @@ pub(super) struct Shared {
     pub(super) db: StateDb,
     pub(super) codes: Arc<CodeCache>,
     /// Why the engine takes no more requests, once it does not.
-    pub(super) failure: OnceLock<String>,
+    pub(super) failure: OnceLock<super::SaveError>,
     pub(super) pool: Pool,
     tree: RwLock<Tree>,
 }

@@ -101,6 +101,11 @@ impl Loader {
 
     /// Takes the next item. Accounts may come in any order, slots after their account.
     pub fn push(&mut self, item: LoadItem) -> Result<(), DbError> {
+        let pushed = self.take(item);
+        self.db.explain(pushed)
+    }
+
+    fn take(&mut self, item: LoadItem) -> Result<(), DbError> {
         match item {
             LoadItem::Account {
                 address,
@@ -186,6 +191,11 @@ impl Loader {
 
     /// Stores everything in one commit and computes the state root.
     pub fn finish(self) -> Result<LoadSummary, DbError> {
+        let db = self.db.clone();
+        db.explain(self.store())
+    }
+
+    fn store(self) -> Result<LoadSummary, DbError> {
         let Self {
             db,
             folder,

@@ -32,6 +32,7 @@ use crate::{
     tx::DbView,
     view::FINISH,
 };
+use alloy_primitives::B256;
 use report::Findings;
 use walk::Walk;
 
@@ -61,6 +62,8 @@ impl StateDb {
             current: (VerifyCheck::Markers, 0, 0),
         };
         audit.head = audit.find_head(&view)?;
+        // A missing or damaged hash is found with the blocks.
+        let head_hash = view.block_hash(audit.head).ok().flatten();
         audit.run(VerifyCheck::Markers, &view, markers::check)?;
         audit.run(VerifyCheck::Blocks, &view, blocks::check)?;
         audit.run(VerifyCheck::State, &view, state::check)?;
@@ -75,7 +78,7 @@ impl StateDb {
             let note = "state roots of earlier blocks were not recomputed because of the findings";
             audit.notes.push(note.into());
         }
-        Ok(audit.report())
+        Ok(audit.report(head_hash))
     }
 }
 
@@ -89,7 +92,7 @@ pub(super) struct Audit<'a> {
     notes: Vec<String>,
     orphan_codes: u64,
     /// Root of the leaves, once computed.
-    state_root: Option<alloy_primitives::B256>,
+    state_root: Option<B256>,
     /// The check, rows done, rows in all.
     current: (VerifyCheck, u64, u64),
 }
@@ -181,9 +184,10 @@ impl Audit<'_> {
         pushed.map_err(|source| sort_error(&self.options.sort_folder, source))
     }
 
-    fn report(self) -> VerifyReport {
+    fn report(self, head_hash: Option<B256>) -> VerifyReport {
         VerifyReport {
             head: self.head,
+            head_hash,
             state_root: self.state_root,
             orphan_codes: self.orphan_codes,
             unlisted: self.findings.unlisted(),

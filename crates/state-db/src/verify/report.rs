@@ -125,6 +125,8 @@ impl Finding {
 pub struct VerifyReport {
     /// Number of the head.
     pub head: u64,
+    /// Its canonical hash, when there is one.
+    pub head_hash: Option<B256>,
     /// Root of the stored leaves; `None` when they could not all be read.
     pub state_root: Option<B256>,
     /// Codes that no account uses or ever used. They are no fault: an unwind leaves code.
