@@ -116,6 +116,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             chunk_policy: ChunkPolicy::Always,
             account_workers: NonZeroUsize::MIN.saturating_add(1),
             storage_workers: NonZeroUsize::MIN.saturating_add(1),
+            kept_bytes: 64 << 20,
         })?;
         let (mut elapsed, mut jobs) = (std::time::Duration::ZERO, 0);
         for (changes, expected) in blocks.iter().zip(&roots) {

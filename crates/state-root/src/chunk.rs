@@ -17,6 +17,8 @@ pub enum ChunkPolicy {
     /// reth 2.5: also require more than 300 targets, or both a batch of at least two chunks and
     /// more than one idle worker in either pool.
     Reth2_5,
+    /// No batches: ranges of keys are cut down to the chunk size, and idle threads take them.
+    RangeSteal,
 }
 
 /// The batch length above which both reth rules split whatever the workers are doing.
@@ -36,8 +38,13 @@ impl IdleWorkers {
 }
 
 impl ChunkPolicy {
-    /// Every policy, in the order of their age, for help texts.
-    pub const ALL: [Self; 3] = [Self::Always, Self::Reth1_11, Self::Reth2_5];
+    /// Every policy, for help texts.
+    pub const ALL: [Self; 4] = [
+        Self::Always,
+        Self::Reth1_11,
+        Self::Reth2_5,
+        Self::RangeSteal,
+    ];
 
     /// The name the command line uses.
     pub const fn name(self) -> &'static str {
@@ -45,6 +52,7 @@ impl ChunkPolicy {
             Self::Always => "always",
             Self::Reth1_11 => "reth-1.11",
             Self::Reth2_5 => "reth-2.5",
+            Self::RangeSteal => "range-steal",
         }
     }
 
@@ -53,7 +61,7 @@ impl ChunkPolicy {
         let chunk_size = chunk_size.get();
         len > chunk_size
             && match self {
-                Self::Always => true,
+                Self::Always | Self::RangeSteal => true,
                 Self::Reth1_11 => len > LONG_BATCH || idle.any_pool_has_two(),
                 Self::Reth2_5 => {
                     len > LONG_BATCH
@@ -71,7 +79,9 @@ impl fmt::Display for ChunkPolicy {
 
 /// The text names no chunk policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("recognise the chunk policy {0:?}: one of always, reth-1.11, reth-2.5 expected")]
+#[error(
+    "recognise the chunk policy {0:?}: one of always, reth-1.11, reth-2.5, range-steal expected"
+)]
 pub struct UnknownChunkPolicy(String);
 
 impl FromStr for ChunkPolicy {

@@ -5,7 +5,8 @@
 //! to store and the counters that say how the work was cut into jobs.
 //!
 //! Two computations of the same thing live here and share no trie code: the parallel pipeline
-//! behind [`RootPool`], and the serial [`mod@reference`], which is its oracle and serves whoever has no
+//! behind [`RootPool`], which has two strategies (proof workers as reth has them, and
+//! [`ChunkPolicy::RangeSteal`]), and the serial [`mod@reference`], which is its oracle and serves whoever has no
 //! block to execute (loading, unwinding, checking).
 
 pub mod chunk;
@@ -16,11 +17,13 @@ pub mod mem;
 mod nibbles;
 mod pool;
 mod proof;
+mod range;
 pub mod reference;
+mod root;
 mod sparse;
 pub mod trial;
 pub mod updates;
 
 pub use chunk::ChunkPolicy;
 pub use error::RootError;
-pub use pool::{RootConfig, RootCounters, RootJob, RootOutcome, RootPool};
+pub use root::{RootConfig, RootCounters, RootJob, RootOutcome, RootPool};

@@ -1,4 +1,4 @@
-//! The threads of the pipeline and the job of one block.
+//! The proof strategies: the threads of the pipeline and the job of one block.
 //!
 //! ```text
 //!  executing thread            trie thread (one)              account workers     storage workers
@@ -26,41 +26,28 @@ mod tests;
 mod workers;
 
 use crate::{
-    chunk::ChunkPolicy,
     cursor::StateSource,
     error::RootError,
-    updates::{AccountChange, HashedChange, HashedState, TrieUpdates},
+    root::{Message, RootConfig, RootOutcome},
 };
 use alloy_primitives::B256;
 use block::{Block, BlockState};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use std::{
     io,
-    num::NonZeroUsize,
     sync::Arc,
     thread::{self, JoinHandle},
 };
-use task::{Message, Task};
+use task::Task;
 use workers::{AccountWork, StorageWork};
 
-/// How the pipeline cuts its work, and over how many threads it spreads it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RootConfig {
-    /// Targets in one job, when a batch is split.
-    pub chunk_size: NonZeroUsize,
-    /// When a batch is split.
-    pub chunk_policy: ChunkPolicy,
-    /// Threads that walk the account trie.
-    pub account_workers: NonZeroUsize,
-    /// Threads that walk storage tries.
-    pub storage_workers: NonZeroUsize,
-}
+pub(crate) use workers::catch_panic;
 
-/// The threads of the pipeline, started once per process.
+/// The threads of the pipeline.
 ///
 /// Dropping the pool waits for its threads, so its jobs must be finished or dropped before.
 #[derive(Debug)]
-pub struct RootPool<S: StateSource> {
+pub(crate) struct ProofPool<S: StateSource> {
     config: RootConfig,
     tasks: Server<Task<S>>,
     /// One queue for each worker: every worker takes part in every block.
@@ -68,9 +55,9 @@ pub struct RootPool<S: StateSource> {
     storage_workers: Vec<Server<StorageWork<S>>>,
 }
 
-impl<S: StateSource> RootPool<S> {
+impl<S: StateSource> ProofPool<S> {
     /// Starts the threads. Fails when the system refuses one.
-    pub fn new(config: RootConfig) -> io::Result<Self> {
+    pub(crate) fn new(config: RootConfig) -> io::Result<Self> {
         let spawn_account =
             |index| Server::start(format!("proof-acct-{index:02}"), AccountWork::run);
         let spawn_storage =
@@ -87,12 +74,9 @@ impl<S: StateSource> RootPool<S> {
         })
     }
 
-    /// Begins the root of one block on top of the state `source` shows, whose root is
-    /// `parent_root`. A block that changes nothing is answered with that root unread.
-    ///
     /// Jobs of one pool run in the order they were prepared: a second one waits until the first is
     /// finished or dropped.
-    pub fn prepare(&self, source: Arc<S>, parent_root: B256) -> RootJob {
+    pub(crate) fn prepare(&self, source: Arc<S>, parent_root: B256) -> ProofJob {
         let state = Arc::new(BlockState::default());
         let block = Arc::new(Block {
             source,
@@ -127,7 +111,7 @@ impl<S: StateSource> RootPool<S> {
             jobs,
             outcome,
         });
-        RootJob {
+        ProofJob {
             messages,
             outcome: awaited_outcome,
             state,
@@ -175,65 +159,26 @@ impl<T> Drop for Server<T> {
 
 /// The state root of one block in the making. Dropping it cancels the work.
 #[derive(Debug)]
-pub struct RootJob {
+pub(crate) struct ProofJob {
     messages: Sender<Message>,
     outcome: Receiver<Result<RootOutcome, RootError>>,
     state: Arc<BlockState>,
 }
 
-impl RootJob {
-    /// Hands over what one execution step changed. Later changes override earlier ones. Cheap:
-    /// nothing is hashed on the calling thread.
-    pub fn update(&self, changes: Vec<AccountChange>) {
+impl ProofJob {
+    pub(crate) fn send(&self, message: Message) {
         // After a failure nobody listens; `finish` tells.
-        let _ = self.messages.send(Message::Changes(changes));
+        let _ = self.messages.send(message);
     }
 
-    /// Hands over changes whose keys the caller has hashed already; otherwise like
-    /// [`RootJob::update`], in one order with it.
-    pub fn update_hashed(&self, changes: Vec<HashedChange>) {
-        let _ = self.messages.send(Message::Hashed(changes));
-    }
-
-    /// Waits for the root of all changes handed over.
-    pub fn finish(self) -> Result<RootOutcome, RootError> {
-        let _ = self.messages.send(Message::Finish);
+    pub(crate) fn finish(self) -> Result<RootOutcome, RootError> {
+        self.send(Message::Finish);
         self.outcome.recv().map_err(|_| RootError::Stopped)?
     }
 }
 
-impl Drop for RootJob {
+impl Drop for ProofJob {
     fn drop(&mut self) {
         self.state.cancel();
     }
-}
-
-/// What a finished job answers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RootOutcome {
-    /// State root after the block.
-    pub root: B256,
-    /// The changed leaves.
-    pub hashed_state: HashedState,
-    /// The changed stored branches.
-    pub trie_updates: TrieUpdates,
-    /// How the work was cut.
-    pub counters: RootCounters,
-}
-
-/// How the work of one block was cut into jobs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RootCounters {
-    /// Account targets: changed accounts, and siblings of removed ones, whose path had to be read.
-    pub account_targets: u64,
-    /// Slot targets, likewise.
-    pub storage_targets: u64,
-    /// Passes over the queued messages that found targets.
-    pub batches: u64,
-    /// Jobs the batches were cut into.
-    pub jobs: u64,
-    /// Batches that stayed whole, as one job.
-    pub unsplit_batches: u64,
-    /// Leaves and branches the jobs brought; one that several jobs brought counts for each.
-    pub nodes_revealed: u64,
 }

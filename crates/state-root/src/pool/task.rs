@@ -4,7 +4,6 @@
 //! because most of what a block changes early it changes again.
 
 use super::{
-    RootConfig, RootCounters, RootOutcome,
     block::Block,
     workers::{Event, catch_panic, trie_account},
 };
@@ -13,10 +12,9 @@ use crate::{
     cursor::StateSource,
     error::RootError,
     hash::{ChangedLeaves, KeyHasher, NewKey},
+    root::{Message, RootConfig, RootCounters, RootOutcome},
     sparse::{AccountTrie, NodeUpdate, StorageTrie},
-    updates::{
-        AccountChange, HashedChange, HashedState, HashedStorage, StorageTrieUpdates, TrieUpdates,
-    },
+    updates::{HashedChange, HashedState, HashedStorage, StorageTrieUpdates, TrieUpdates},
 };
 use alloy_primitives::{
     B256, U256,
@@ -26,17 +24,6 @@ use alloy_trie::{EMPTY_ROOT_HASH, TrieAccount};
 use crossbeam_channel::{Receiver, Sender, select};
 use rayon::prelude::*;
 use std::{collections::BTreeMap, sync::Arc};
-
-/// What the executing thread sends.
-#[derive(Debug)]
-pub(super) enum Message {
-    /// What one execution step changed.
-    Changes(Vec<AccountChange>),
-    /// The same with hashed keys.
-    Hashed(Vec<HashedChange>),
-    /// There are no more changes.
-    Finish,
-}
 
 /// The trie thread's share in a block.
 #[derive(Debug)]

@@ -1,12 +1,13 @@
 //! The pool as whoever drives it sees it: counters, failures, cancelling. That roots are right is
 //! shown by [`crate::trial`].
 
-use super::*;
 use crate::{
     chunk::ChunkPolicy,
-    cursor::{CursorError, StateView},
+    cursor::{CursorError, StateSource, StateView},
+    error::RootError,
     hash::ChangedLeaves,
     mem::{MemCursor, MemSource, MemState},
+    root::{RootConfig, RootCounters, RootOutcome, RootPool},
     trial::strategies::{any_config, any_value},
     updates::{Account, AccountChange, HashedChange, HashedState},
 };
@@ -15,8 +16,9 @@ use alloy_trie::{BranchNodeCompact, Nibbles};
 use proptest::{collection::vec, prelude::*};
 use std::{
     collections::BTreeMap,
+    num::NonZeroUsize,
     sync::{
-        LazyLock,
+        Arc, LazyLock,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -35,6 +37,7 @@ fn config(
         chunk_policy,
         account_workers: NonZeroUsize::new(accounts).unwrap(),
         storage_workers: NonZeroUsize::new(storages).unwrap(),
+        kept_bytes: 1 << 20,
     }
 }
 
@@ -63,9 +66,7 @@ fn run(
 ) -> RootOutcome {
     let job = pool.prepare(Arc::new(MemSource(Arc::new(state.clone()))), root);
     for message in changes.chunks(per_message) {
-        job.messages
-            .send(Message::Hashed(message.to_vec()))
-            .unwrap();
+        job.update_hashed(message.to_vec());
     }
     job.finish().unwrap()
 }
@@ -243,9 +244,7 @@ fn dropping_a_job_leaves_the_pool_usable() {
     let source = Arc::new(MemSource(Arc::new(state.clone())));
     for sent in [0, 1, 300] {
         let job = pool.prepare(Arc::clone(&source), root);
-        job.messages
-            .send(Message::Hashed(sample_changes(sent)))
-            .unwrap();
+        job.update_hashed(sample_changes(sent));
         drop(job);
     }
     check_block(&pool, (state, root), &sample_changes(50), 3);
@@ -259,9 +258,7 @@ fn a_wrong_parent_root_is_named() {
         Arc::new(MemSource(Arc::new(state.clone()))),
         B256::repeat_byte(1),
     );
-    job.messages
-        .send(Message::Hashed(sample_changes(3)))
-        .unwrap();
+    job.update_hashed(sample_changes(3));
     match job.finish() {
         Err(RootError::ParentRoot { expected, found }) => {
             assert_eq!((expected, found), (B256::repeat_byte(1), root));
@@ -354,9 +351,7 @@ fn a_broken_view_fails_the_job_and_not_the_pool() {
             reads: AtomicUsize::new(reads),
         };
         let job = pool.prepare(Arc::new(BrokenSource(Arc::new(broken))), root);
-        job.messages
-            .send(Message::Hashed(sample_changes(100)))
-            .unwrap();
+        job.update_hashed(sample_changes(100));
         job.finish()
     };
     for reads in [0, 1, 2, 3, 10, 50, 100] {
@@ -384,9 +379,7 @@ fn views_are_dropped_when_the_block_ends() {
     let pool = RootPool::new(config(3, ChunkPolicy::Always, 3, 3)).unwrap();
     let source = Arc::new(MemSource(Arc::clone(&state)));
     let job = pool.prepare(Arc::clone(&source), root);
-    job.messages
-        .send(Message::Hashed(sample_changes(100)))
-        .unwrap();
+    job.update_hashed(sample_changes(100));
     job.finish().unwrap();
     drop(source);
     while Arc::strong_count(&state) > 1 {

@@ -137,7 +137,7 @@ fn report_failure(
 }
 
 /// Turns a panic into an error.
-pub(super) fn catch_panic<T>(work: impl FnOnce() -> Result<T, RootError>) -> Result<T, RootError> {
+pub(crate) fn catch_panic<T>(work: impl FnOnce() -> Result<T, RootError>) -> Result<T, RootError> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|panic| Err(RootError::Panicked(panic_text(&*panic))))
 }

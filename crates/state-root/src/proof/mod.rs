@@ -75,6 +75,7 @@ pub(crate) struct Walk<'a, T, C: HashedCursor, L: LeafValues<Stored = C::Value>>
     leaves: PeekCursor<C>,
     values: L,
     cancelled: &'a AtomicBool,
+    shallow: bool,
     arena: Arena<L::Value>,
     scratch: Scratch,
 }
@@ -92,9 +93,16 @@ where
             leaves,
             values,
             cancelled,
+            shallow: false,
             arena: Arena::default(),
             scratch: Scratch::default(),
         }
+    }
+
+    /// Stops below the topmost stored branch of each path: its branch children remain stubs.
+    pub(crate) fn shallow(mut self, shallow: bool) -> Self {
+        self.shallow = shallow;
+        self
     }
 
     /// The nodes on the paths of `targets`, which are sorted by key.
@@ -210,7 +218,9 @@ where
                 None
             };
             open.branch.children[nibble] = match hash {
-                Some(hash) if below.is_empty() => self.arena.add_stub(by_hash(hash, stored)),
+                Some(hash) if below.is_empty() || self.shallow => {
+                    self.arena.add_stub(by_hash(hash, stored))
+                }
                 Some(hash) => {
                     let at = Position::child_of(&open.branch, nibble);
                     self.position(at, Encoding::Known(*hash), stored, below)?

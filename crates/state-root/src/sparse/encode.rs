@@ -143,10 +143,11 @@ impl BranchEncoder {
         depth > 0 && (self.tree_mask | self.hash_mask) != 0
     }
 
-    /// The encoding of `branch` beginning at nibble `start`.
+    /// The encoding of the branch whose path is the first `depth` nibbles of `key`, beginning at
+    /// nibble `start`.
     pub(crate) fn finish(
         &mut self,
-        branch: &Branch,
+        (key, depth): (&B256, usize),
         start: usize,
         scratch: &mut Scratch,
     ) -> Encoded {
@@ -159,15 +160,15 @@ impl BranchEncoder {
         let from = BRANCH_HEADER - header.length();
         header.encode(&mut &mut self.bytes[from..BRANCH_HEADER]);
         let rlp = RlpNode::from_rlp(&self.bytes[from..end]);
-        let stored = self.is_stored(branch.depth);
-        if branch.depth == start {
+        let stored = self.is_stored(depth);
+        if depth == start {
             return Encoded {
                 hashed_branch: rlp.is_hash(),
                 stored,
                 rlp,
             };
         }
-        let rlp = scratch.extension(&branch.key, start, branch.depth, &rlp);
+        let rlp = scratch.extension(key, start, depth, &rlp);
         Encoded {
             rlp,
             hashed_branch: false,
@@ -175,9 +176,9 @@ impl BranchEncoder {
         }
     }
 
-    /// What the database stores for `branch`, if it stores it.
-    pub(crate) fn compact(&self, branch: &Branch, hashes: Vec<B256>) -> Option<BranchNodeCompact> {
-        self.is_stored(branch.depth).then(|| {
+    /// What the database stores for the branch at `depth`, if it stores it.
+    pub(crate) fn compact(&self, depth: usize, hashes: Vec<B256>) -> Option<BranchNodeCompact> {
+        self.is_stored(depth).then(|| {
             BranchNodeCompact::new(
                 TrieMask::new(self.state_mask),
                 TrieMask::new(self.tree_mask),
@@ -203,14 +204,31 @@ impl<V> Arena<V> {
                 encoder.push(nibble, child);
             }
         }
-        encoder.finish(branch, start, scratch)
+        encoder.finish((&branch.key, branch.depth), start, scratch)
     }
 }
 
 /// A change to a stored branch.
 pub(crate) type NodeUpdate = (Nibbles, Option<BranchNodeCompact>);
 
-/// The update that stores `node` at the branch's path, or removes what is there.
-pub(crate) fn node_update(branch: &Branch, node: Option<BranchNodeCompact>) -> Option<NodeUpdate> {
-    (node.is_some() || branch.stored).then(|| (path(&branch.key, branch.depth), node))
+/// The update that stores `node` at the path of a branch, or removes what was `stored` there.
+pub(crate) fn node_update(
+    (key, depth): (&B256, usize),
+    stored: bool,
+    node: Option<BranchNodeCompact>,
+) -> Option<NodeUpdate> {
+    (node.is_some() || stored).then(|| (path(key, depth), node))
+}
+
+/// The updates of one trie as one list, ascending by path: a path in both is one whose branch was
+/// removed and then made anew, or never lost.
+pub(crate) fn merge_updates(
+    mut updates: Vec<NodeUpdate>,
+    removed: Vec<Nibbles>,
+) -> Vec<NodeUpdate> {
+    updates.extend(removed.into_iter().map(|path| (path, None)));
+    updates
+        .sort_by(|(a, a_node), (b, b_node)| a.cmp(b).then(b_node.is_some().cmp(&a_node.is_some())));
+    updates.dedup_by(|later, earlier| later.0 == earlier.0);
+    updates
 }

@@ -12,7 +12,7 @@ mod encode;
 mod root;
 
 pub(crate) use arena::{Arena, Branch, Encoded, Leaf, LeafValue, NodeKind, NodeRef};
-pub(crate) use encode::{BranchEncoder, NodeUpdate, Scratch};
+pub(crate) use encode::{BranchEncoder, NodeUpdate, Scratch, merge_updates, node_update};
 pub(crate) use root::root_hash;
 
 use crate::nibbles::nibble;

@@ -2,7 +2,7 @@
 
 use super::{
     Branch, BranchEncoder, Encoded, LeafValue, NodeKind, NodeRef, NodeUpdate, Scratch, SparseTrie,
-    encode::node_update,
+    encode::{merge_updates, node_update},
 };
 use alloy_primitives::{B256, keccak256};
 use alloy_trie::{EMPTY_ROOT_HASH, nodes::RlpNode};
@@ -23,13 +23,7 @@ impl<V: LeafValue> SparseTrie<V> {
             NodeKind::Empty => EMPTY_ROOT_HASH,
             _ => root_hash(&pass.node(self.root, 0).rlp),
         };
-        let mut updates = pass.updates;
-        // A branch that was removed may have been made anew, or its path may never have lost it.
-        updates.extend(self.removed.iter().map(|path| (*path, None)));
-        updates.sort_by(|(a, a_node), (b, b_node)| {
-            a.cmp(b).then(b_node.is_some().cmp(&a_node.is_some()))
-        });
-        updates.dedup_by(|later, earlier| later.0 == earlier.0);
+        let updates = merge_updates(pass.updates, self.removed);
         (root, updates)
     }
 }
@@ -80,9 +74,10 @@ impl<V: LeafValue> Pass<'_, V> {
                 }
             }
         }
-        let encoded = encoder.finish(branch, start, &mut self.scratch);
-        self.updates
-            .extend(node_update(branch, encoder.compact(branch, hashes)));
+        let place = (&branch.key, branch.depth);
+        let encoded = encoder.finish(place, start, &mut self.scratch);
+        let node = encoder.compact(branch.depth, hashes);
+        self.updates.extend(node_update(place, branch.stored, node));
         encoded
     }
 

@@ -7,7 +7,7 @@ use super::{Block, Step, Trial};
 use crate::{
     chunk::ChunkPolicy,
     nibbles::KEY_LEN,
-    pool::RootConfig,
+    root::RootConfig,
     updates::{Account, HashedChange},
 };
 use alloy_primitives::{B256, U256, keccak256};
@@ -59,6 +59,8 @@ impl Bytes<'_> {
             chunk_size: count(self.byte()),
             account_workers: count(workers & 7),
             storage_workers: count(workers >> 3 & 7),
+            // From nothing at all to all of it.
+            kept_bytes: 1 << (workers >> 6) * 8,
         }
     }
 

@@ -24,8 +24,8 @@ use crate::{
     cursor::CursorError,
     error::RootError,
     mem::{MemSource, MemState},
-    pool::{RootConfig, RootJob, RootOutcome, RootPool},
     reference::{self, PrefixSets},
+    root::{RootConfig, RootJob, RootOutcome, RootPool},
     updates::{HashedChange, HashedState, TrieUpdates},
 };
 use alloy_primitives::B256;

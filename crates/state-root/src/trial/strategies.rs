@@ -4,7 +4,7 @@ use super::{Block, Step, Trial};
 use crate::{
     chunk::ChunkPolicy,
     nibbles::KEY_LEN,
-    pool::RootConfig,
+    root::RootConfig,
     updates::{Account, HashedChange},
 };
 use alloy_primitives::{B256, U256, keccak256};
@@ -21,12 +21,19 @@ pub(crate) fn any_config() -> impl Strategy<Value = RootConfig> {
         1 => 8..300_usize,
         1 => prop_oneof![Just(301_usize), Just(1_000), Just(100_000)],
     ];
-    (size, 0..ChunkPolicy::ALL.len(), 1..=8_usize, 1..=8_usize).prop_map(
-        |(size, policy, accounts, storages)| RootConfig {
+    let policy = prop_oneof![
+        1 => 0..ChunkPolicy::ALL.len(),
+        1 => Just(ChunkPolicy::ALL.len() - 1),
+    ];
+    // Nothing is kept, a part of the tries, or all of them.
+    let kept_bytes = prop_oneof![Just(0_usize), 1_000..100_000_usize, Just(1 << 30)];
+    (size, policy, 1..=8_usize, 1..=8_usize, kept_bytes).prop_map(
+        |(size, policy, accounts, storages, kept_bytes)| RootConfig {
             chunk_size: count(size),
             chunk_policy: ChunkPolicy::ALL[policy],
             account_workers: count(accounts),
             storage_workers: count(storages),
+            kept_bytes,
         },
     )
 }

@@ -29,13 +29,20 @@ proptest! {
     }
 }
 
-fn a_config(chunk_size: usize, workers: usize) -> RootConfig {
-    RootConfig {
+/// Proof workers, and ranges that keep everything or nothing.
+fn configs(chunk_size: usize, workers: usize) -> [RootConfig; 3] {
+    let kept = [
+        (ChunkPolicy::Always, 0),
+        (ChunkPolicy::RangeSteal, 0),
+        (ChunkPolicy::RangeSteal, 1 << 30),
+    ];
+    kept.map(|(chunk_policy, kept_bytes)| RootConfig {
         chunk_size: count(chunk_size),
-        chunk_policy: ChunkPolicy::Always,
+        chunk_policy,
         account_workers: count(workers),
         storage_workers: count(workers),
-    }
+        kept_bytes,
+    })
 }
 
 fn block(changes: Vec<HashedChange>) -> Step {
@@ -78,8 +85,8 @@ fn wiped(change: HashedChange) -> HashedChange {
 fn check_blocks(blocks: Vec<Vec<HashedChange>>) {
     let mut steps: Vec<_> = blocks.into_iter().map(block).collect();
     steps.extend([Step::Back(1), steps[steps.len() - 1].clone()]);
-    for chunk_size in [1, 2, 100_000] {
-        let (config, steps) = (a_config(chunk_size, 2), steps.clone());
+    for config in [1, 2, 100_000].map(|size| configs(size, 2)).concat() {
+        let steps = steps.clone();
         check(&Trial { config, steps });
     }
 }
@@ -241,9 +248,8 @@ fn thousands_of_small_contracts() {
     let some = (0..3_000)
         .step_by(3)
         .map(|seed| change(address(seed), 2, slots(3, seed % 2)));
-    for chunk_size in [7, 100_000] {
+    for config in [7, 100_000].map(|size| configs(size, 8)).concat() {
         let steps = vec![block(all.clone().collect()), block(some.clone().collect())];
-        let config = a_config(chunk_size, 8);
         check(&Trial { config, steps });
     }
 }

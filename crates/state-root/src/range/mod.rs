@@ -1,0 +1,402 @@
+//! The `range-steal` strategy: nodes kept across blocks, work cut into ranges of keys.
+//!
+//! ```text
+//!  executing thread           one of the pool's threads                     its other threads
+//!  ----------------           -------------------------                     -----------------
+//!  prepare(parent) ─────────▶ (nothing runs yet)
+//!  update(changes) ─queue───▶ the kept trie of the parent, or a stub
+//!                             hash keys, look for unknown paths
+//!                             reveal them ═══ range ══════════════════════▶ take the other half
+//!                               ║               nobody else looks below it    of a range, open a
+//!                               ╚═ range ═ cut again above the grain ═════▶   view, read, go on
+//!  update(changes) ─queue───▶ … until the queue is empty; then the thread is free
+//!  finish() ────────queue───▶ change leaves and hash, by ranges in the same way
+//!           ◀────outcome───── keep the trie; answer; then trim what is kept
+//! ```
+//!
+//! There is no thread for a block: whoever puts a message into an idle queue asks the pool to
+//! drive it, and the driver stops when the queue is empty. No thread waits for another either: one
+//! that needs the second half of a range works on other ranges until it is done.
+//!
+//! A range is a subtree and the sorted changes below it ([`walk`]). Its owner reads what it lacks,
+//! through a view that is open only meanwhile; what lies above is in memory since before the range
+//! was cut, so it is never read twice. Ranges are cut where they stand for more leaves than the
+//! grain, for which the chunk size is taken, and storage tries are cut like the account trie,
+//! in which they hang.
+//!
+//! Tries are trees of shared nodes ([`node`]), so those of several blocks can be kept ([`kept`]):
+//! a block begins from the trie of its parent's state root, whichever block came last. A node
+//! depends on nothing but the leaves below it, so what is kept under a root is right wherever that
+//! root is the parent's.
+
+mod change;
+mod kept;
+mod kind;
+mod node;
+mod walk;
+
+use crate::{
+    cursor::StateSource,
+    error::RootError,
+    hash::{ChangedLeaves, KeyHasher, NewKey},
+    pool::catch_panic,
+    root::{Message, RootCounters, RootOutcome},
+    updates::{HashedChange, HashedState, TrieUpdates},
+};
+use alloy_primitives::{B256, map::B256Map};
+use change::{AccountChange, Keyed, SlotChange, changes_of};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use kept::Kept;
+use node::{AccountContent, Slot};
+use std::{
+    fmt, io,
+    num::NonZeroUsize,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use walk::{Found, Pass, Work};
+
+/// How many threads work, and on how much.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RangeConfig {
+    pub(crate) grain: NonZeroUsize,
+    pub(crate) threads: NonZeroUsize,
+    /// Memory of the nodes kept across blocks, in bytes.
+    pub(crate) kept_bytes: usize,
+}
+
+/// Threads, and the nodes they keep.
+#[derive(Debug)]
+pub(crate) struct RangePool {
+    config: RangeConfig,
+    threads: Arc<rayon::ThreadPool>,
+    shared: Arc<Shared>,
+}
+
+/// What blocks have in common.
+#[derive(Debug, Default)]
+struct Shared {
+    kept: Mutex<Kept>,
+    /// Drivers at work.
+    drivers: Mutex<usize>,
+    driver_left: Condvar,
+}
+
+impl RangePool {
+    pub(crate) fn new(config: RangeConfig) -> io::Result<Self> {
+        let threads = rayon::ThreadPoolBuilder::new()
+            .num_threads(config.threads.get())
+            .thread_name(|index| format!("root-range-{index:02}"))
+            .build()
+            .map_err(io::Error::other)?;
+        Ok(Self {
+            config,
+            threads: Arc::new(threads),
+            shared: Arc::default(),
+        })
+    }
+
+    pub(crate) fn prepare<S: StateSource>(&self, source: Arc<S>, parent_root: B256) -> RangeJob {
+        let (trie, epoch) = lock(&self.shared.kept).begin(parent_root);
+        let (outcome, awaited_outcome) = bounded(1);
+        let block = Block {
+            threads: Arc::clone(&self.threads),
+            shared: Arc::clone(&self.shared),
+            kept_bytes: self.config.kept_bytes,
+            parent_root,
+            work: Work {
+                source,
+                cancelled: AtomicBool::new(false),
+                grain: self.config.grain.get(),
+                epoch,
+            },
+            queue: Mutex::default(),
+            running: Mutex::new(Running::new(trie)),
+            outcome,
+        };
+        RangeJob {
+            driver: Arc::new(Arc::new(block)),
+            outcome: awaited_outcome,
+        }
+    }
+}
+
+impl Drop for RangePool {
+    /// Waits for the drivers: what they read through must be closed when the pool is gone.
+    fn drop(&mut self) {
+        let mut drivers = lock(&self.shared.drivers);
+        while *drivers > 0 {
+            let woken = self.shared.driver_left.wait(drivers);
+            drivers = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// The state root of one block in the making. Dropping it cancels the work.
+pub(crate) struct RangeJob {
+    driver: Arc<dyn Driver>,
+    outcome: Receiver<Result<RootOutcome, RootError>>,
+}
+
+impl fmt::Debug for RangeJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RangeJob").finish_non_exhaustive()
+    }
+}
+
+impl RangeJob {
+    pub(crate) fn send(&self, message: Message) {
+        self.driver.send(message);
+    }
+
+    pub(crate) fn finish(self) -> Result<RootOutcome, RootError> {
+        self.send(Message::Finish);
+        self.outcome.recv().map_err(|_| RootError::Stopped)?
+    }
+}
+
+impl Drop for RangeJob {
+    fn drop(&mut self) {
+        self.driver.cancel();
+    }
+}
+
+/// A block's work, whatever its state is read from.
+trait Driver: Send + Sync {
+    fn send(&self, message: Message);
+    fn cancel(&self);
+}
+
+/// One block.
+struct Block<S> {
+    threads: Arc<rayon::ThreadPool>,
+    shared: Arc<Shared>,
+    kept_bytes: usize,
+    parent_root: B256,
+    work: Work<S>,
+    queue: Mutex<Queue>,
+    /// Touched by the driver alone.
+    running: Mutex<Running>,
+    outcome: Sender<Result<RootOutcome, RootError>>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    messages: Vec<Message>,
+    has_driver: bool,
+}
+
+/// How far the block is.
+#[derive(Debug)]
+struct Running {
+    trie: Slot<AccountContent>,
+    hasher: KeyHasher,
+    leaves: ChangedLeaves,
+    counters: RootCounters,
+    copied_bytes: usize,
+}
+
+impl Running {
+    fn new(trie: Slot<AccountContent>) -> Self {
+        Self {
+            trie,
+            hasher: KeyHasher::default(),
+            leaves: ChangedLeaves::default(),
+            counters: RootCounters::default(),
+            copied_bytes: 0,
+        }
+    }
+}
+
+impl<S: StateSource> Driver for Arc<Block<S>> {
+    fn send(&self, message: Message) {
+        let mut queue = lock(&self.queue);
+        queue.messages.push(message);
+        if !std::mem::replace(&mut queue.has_driver, true) {
+            drop(queue);
+            *lock(&self.shared.drivers) += 1;
+            let block = Self::clone(self);
+            self.threads.spawn(move || block.drive());
+        }
+    }
+
+    fn cancel(&self) {
+        self.work.cancelled.store(true, Ordering::Relaxed);
+    }
+}
+
+impl<S: StateSource> Block<S> {
+    /// Works on the queue until it is empty.
+    fn drive(self: Arc<Self>) {
+        let shared = Arc::clone(&self.shared);
+        loop {
+            let messages = {
+                let mut queue = lock(&self.queue);
+                let messages = std::mem::take(&mut queue.messages);
+                queue.has_driver = !messages.is_empty();
+                messages
+            };
+            if messages.is_empty() {
+                break;
+            }
+            self.work_on(messages);
+        }
+        // Nothing is read through the block's source when the pool has seen its driver leave.
+        drop(self);
+        *lock(&shared.drivers) -= 1;
+        shared.driver_left.notify_all();
+    }
+
+    /// Takes in messages; a failure, even a panic, ends the block but not the thread.
+    fn work_on(&self, messages: Vec<Message>) {
+        if self.work.cancelled.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut running = lock(&self.running);
+        match catch_panic(|| self.receive(&mut running, messages)) {
+            Ok(None) => {}
+            Ok(Some(outcome)) => {
+                let trie = std::mem::take(&mut running.trie);
+                let mut kept = lock(&self.shared.kept);
+                kept.keep(outcome.root, trie, running.copied_bytes);
+                // Nobody waits when the job was dropped.
+                let _ = self.outcome.send(Ok(outcome));
+                kept.trim(self.kept_bytes);
+            }
+            Err(error) => {
+                self.work.cancelled.store(true, Ordering::Relaxed);
+                let _ = self.outcome.send(Err(error));
+            }
+        }
+    }
+
+    fn receive(
+        &self,
+        running: &mut Running,
+        messages: Vec<Message>,
+    ) -> Result<Option<RootOutcome>, RootError> {
+        let mut new_keys = Vec::new();
+        let mut finished = false;
+        for message in messages {
+            let changes: Vec<HashedChange> = match message {
+                Message::Changes(changes) => {
+                    let hash = |change| running.hasher.hash(change);
+                    changes.iter().map(hash).collect()
+                }
+                Message::Hashed(changes) => changes,
+                Message::Finish => {
+                    finished = true;
+                    break;
+                }
+            };
+            for change in changes {
+                running.leaves.push(change, |key| new_keys.push(key));
+            }
+        }
+        if finished {
+            let leaves = std::mem::take(&mut running.leaves);
+            count_blind(running, &leaves, new_keys);
+            return self.finish(running, leaves.into_sorted()).map(Some);
+        }
+        let leaves = std::mem::take(&mut running.leaves);
+        let unknown = count_blind(running, &leaves, new_keys);
+        running.leaves = leaves;
+        if !unknown.is_empty() {
+            running.counters.batches += 1;
+            self.pass(running, &unknown, false)?;
+        }
+        Ok(None)
+    }
+
+    /// One pass over the trie.
+    fn pass(
+        &self,
+        running: &mut Running,
+        changes: &[Keyed<AccountChange>],
+        hashes: bool,
+    ) -> Result<Found, RootError> {
+        let pass = Pass::<S, AccountContent> {
+            work: &self.work,
+            trie: (),
+            hashes,
+        };
+        let mut found = Found::of_range();
+        pass.at(&mut running.trie, 0, changes, &mut found)?;
+        let counters = &mut running.counters;
+        counters.jobs += found.ranges;
+        counters.unsplit_batches += u64::from(found.ranges == 1);
+        counters.nodes_revealed += found.nodes_revealed;
+        running.copied_bytes += found.copied_bytes;
+        Ok(found)
+    }
+
+    fn finish(
+        &self,
+        running: &mut Running,
+        hashed_state: HashedState,
+    ) -> Result<RootOutcome, RootError> {
+        let changes = changes_of(&hashed_state);
+        if changes.is_empty() {
+            return Ok(RootOutcome {
+                root: self.parent_root,
+                hashed_state,
+                trie_updates: TrieUpdates::default(),
+                counters: running.counters,
+            });
+        }
+        running.counters.batches += 1;
+        let mut found = self.pass(running, &changes, true)?;
+        Ok(RootOutcome {
+            root: running.trie.root_hash(),
+            hashed_state,
+            trie_updates: TrieUpdates {
+                account_nodes: found.take_updates(),
+                storages: found.storages.drain(..).collect(),
+            },
+            counters: running.counters,
+        })
+    }
+}
+
+/// The changes that reveal those of `keys` whose paths are unknown. They are counted as targets.
+fn count_blind(
+    running: &mut Running,
+    leaves: &ChangedLeaves,
+    keys: Vec<NewKey>,
+) -> Vec<Keyed<AccountChange>> {
+    let mut unknown: B256Map<AccountChange> = B256Map::default();
+    for key in keys {
+        match key {
+            NewKey::Account(address) if running.trie.is_blind(&address) => {
+                unknown.entry(address).or_default();
+                running.counters.account_targets += 1;
+            }
+            NewKey::Account(_) => {}
+            NewKey::Slot(address, _) if leaves.is_wiped(&address) => {}
+            NewKey::Slot(address, slot) => {
+                let blind = match running.trie.get(&address) {
+                    Some(account) => account.storage.is_blind(&slot),
+                    None => running.trie.is_blind(&address),
+                };
+                if blind {
+                    let change = unknown.entry(address).or_default();
+                    change.slots.push((slot, SlotChange::Reveal));
+                    running.counters.storage_targets += 1;
+                }
+            }
+        }
+    }
+    let mut unknown: Vec<_> = unknown.into_iter().collect();
+    unknown.sort_unstable_by_key(|(address, _)| *address);
+    for (_, change) in &mut unknown {
+        change.slots.sort_unstable_by_key(|(slot, _)| *slot);
+    }
+    unknown
+}
+
+/// Whoever panicked with a lock held has cancelled its block; what other blocks share is whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

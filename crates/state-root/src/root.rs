@@ -1,0 +1,149 @@
+//! The pool of threads and the job of one block, whatever the strategy behind them.
+
+use crate::{
+    chunk::ChunkPolicy,
+    cursor::StateSource,
+    error::RootError,
+    pool::{ProofJob, ProofPool},
+    range::{RangeConfig, RangeJob, RangePool},
+    updates::{AccountChange, HashedChange, HashedState, TrieUpdates},
+};
+use alloy_primitives::B256;
+use std::{io, num::NonZeroUsize, sync::Arc};
+
+/// How the pipeline cuts its work, and over how many threads it spreads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RootConfig {
+    /// Targets in one job, when a batch is split; for [`ChunkPolicy::RangeSteal`] the leaves of a
+    /// range that is not cut any further.
+    pub chunk_size: NonZeroUsize,
+    /// When a batch is split, and by that the strategy.
+    pub chunk_policy: ChunkPolicy,
+    /// Threads that walk the account trie; for [`ChunkPolicy::RangeSteal`] all threads.
+    pub account_workers: NonZeroUsize,
+    /// Threads that walk storage tries; [`ChunkPolicy::RangeSteal`] has none for that alone.
+    pub storage_workers: NonZeroUsize,
+    /// Memory of the nodes that [`ChunkPolicy::RangeSteal`] keeps across blocks, in bytes.
+    pub kept_bytes: usize,
+}
+
+/// The threads of the pipeline, started once per process.
+///
+/// Dropping the pool waits for its threads, so its jobs must be finished or dropped before.
+#[derive(Debug)]
+pub struct RootPool<S: StateSource>(Strategy<S>);
+
+#[derive(Debug)]
+enum Strategy<S: StateSource> {
+    Proofs(ProofPool<S>),
+    Ranges(RangePool),
+}
+
+impl<S: StateSource> RootPool<S> {
+    /// Starts the threads. Fails when the system refuses one.
+    pub fn new(config: RootConfig) -> io::Result<Self> {
+        let strategy = match config.chunk_policy {
+            ChunkPolicy::RangeSteal => Strategy::Ranges(RangePool::new(RangeConfig {
+                grain: config.chunk_size,
+                threads: config.account_workers,
+                kept_bytes: config.kept_bytes,
+            })?),
+            ChunkPolicy::Always | ChunkPolicy::Reth1_11 | ChunkPolicy::Reth2_5 => {
+                Strategy::Proofs(ProofPool::new(config)?)
+            }
+        };
+        Ok(Self(strategy))
+    }
+
+    /// Begins the root of one block on top of the state `source` shows, whose root is
+    /// `parent_root`. A block that changes nothing is answered with that root unread.
+    ///
+    /// A pool of proof workers runs its jobs in the order they were prepared: a second one waits
+    /// until the first is finished or dropped.
+    pub fn prepare(&self, source: Arc<S>, parent_root: B256) -> RootJob {
+        RootJob(match &self.0 {
+            Strategy::Proofs(pool) => Job::Proofs(pool.prepare(source, parent_root)),
+            Strategy::Ranges(pool) => Job::Ranges(pool.prepare(source, parent_root)),
+        })
+    }
+}
+
+/// The state root of one block in the making. Dropping it cancels the work.
+#[derive(Debug)]
+pub struct RootJob(Job);
+
+#[derive(Debug)]
+enum Job {
+    Proofs(ProofJob),
+    Ranges(RangeJob),
+}
+
+/// What the executing thread sends.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// What one execution step changed.
+    Changes(Vec<AccountChange>),
+    /// The same with hashed keys.
+    Hashed(Vec<HashedChange>),
+    /// There are no more changes.
+    Finish,
+}
+
+impl RootJob {
+    /// Hands over what one execution step changed. Later changes override earlier ones. Cheap:
+    /// nothing is hashed on the calling thread.
+    pub fn update(&self, changes: Vec<AccountChange>) {
+        self.send(Message::Changes(changes));
+    }
+
+    /// Hands over changes whose keys the caller has hashed already; otherwise like
+    /// [`RootJob::update`], in one order with it.
+    pub fn update_hashed(&self, changes: Vec<HashedChange>) {
+        self.send(Message::Hashed(changes));
+    }
+
+    fn send(&self, message: Message) {
+        match &self.0 {
+            Job::Proofs(job) => job.send(message),
+            Job::Ranges(job) => job.send(message),
+        }
+    }
+
+    /// Waits for the root of all changes handed over.
+    pub fn finish(self) -> Result<RootOutcome, RootError> {
+        match self.0 {
+            Job::Proofs(job) => job.finish(),
+            Job::Ranges(job) => job.finish(),
+        }
+    }
+}
+
+/// What a finished job answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RootOutcome {
+    /// State root after the block.
+    pub root: B256,
+    /// The changed leaves.
+    pub hashed_state: HashedState,
+    /// The changed stored branches.
+    pub trie_updates: TrieUpdates,
+    /// How the work was cut.
+    pub counters: RootCounters,
+}
+
+/// How the work of one block was cut into jobs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RootCounters {
+    /// Account targets: changed accounts, and siblings of removed ones, whose path had to be read.
+    pub account_targets: u64,
+    /// Slot targets, likewise.
+    pub storage_targets: u64,
+    /// Passes over the queued messages that found targets.
+    pub batches: u64,
+    /// Jobs the batches were cut into.
+    pub jobs: u64,
+    /// Batches that stayed whole, as one job.
+    pub unsplit_batches: u64,
+    /// Leaves and branches the jobs brought; one that several jobs brought counts for each.
+    pub nodes_revealed: u64,
+}
