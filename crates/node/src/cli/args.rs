@@ -247,13 +247,21 @@ pub struct EngineArgs {
     #[arg(long = "engine.accept-execution-requests-hash")]
     pub accept_execution_requests_hash: bool,
     /// When a batch of proof targets is cut into jobs: always (whenever it exceeds the chunk
-    /// size), reth-1.11 or reth-2.5 (these releases' rules)
+    /// size), reth-1.11 or reth-2.5 (these releases' rules). Or range-steal: no batches, but
+    /// ranges of keys cut down to the chunk size, over trie nodes kept across blocks
     #[arg(
         long = "bench.chunk-policy",
         default_value = "always",
         value_name = "POLICY"
     )]
     pub chunk_policy: ChunkPolicy,
+    /// Memory of the trie nodes that range-steal keeps across blocks, in megabytes
+    #[arg(
+        long = "bench.root-arena-mb",
+        default_value_t = 256,
+        value_name = "MEGABYTES"
+    )]
+    pub root_arena_mb: usize,
     /// Compare every state root with the serial reference (slow)
     #[arg(long = "bench.check-state-root")]
     pub check_state_root: bool,

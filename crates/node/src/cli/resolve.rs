@@ -176,6 +176,7 @@ fn engine(args: &EngineArgs) -> EngineConfig {
             chunk_policy: args.chunk_policy,
             account_workers: args.account_worker_count.unwrap_or(workers),
             storage_workers: args.storage_worker_count.unwrap_or(workers),
+            kept_bytes: args.root_arena_mb.saturating_mul(MIB as usize),
         },
         check_state_root: args.check_state_root,
         skip_invalid_transactions: false,

@@ -10,6 +10,8 @@
 
 mod build;
 mod peek;
+#[cfg(test)]
+mod tests;
 mod values;
 
 pub(crate) use values::{LeafValues, SlotValues};
