@@ -56,7 +56,7 @@ fn every_subtree_is_read_once_and_with_all_its_targets() {
             .filter(move |key| super::nibble(key, 0) == nibble)
     };
     let [a, b, c] = [1, 2, 3].map(|nibble| of(nibble).next().unwrap());
-    let a_last = of(1).last().unwrap();
+    let a_last = of(1).next_back().unwrap();
     check_roots(false, &[(a, 0), (b, 0)], &[(0, 2)]);
     check_roots(false, &[(a, 1), (a_last, 1), (b, 1)], &[(1, 2), (1, 1)]);
     check_roots(false, &[(a, 1), (b, 2), (c, 1)], &[(1, 1), (2, 1), (1, 1)]);

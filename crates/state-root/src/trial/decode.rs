@@ -60,7 +60,7 @@ impl Bytes<'_> {
             account_workers: count(workers & 7),
             storage_workers: count(workers >> 3 & 7),
             // From nothing at all to all of it.
-            kept_bytes: 1 << (workers >> 6) * 8,
+            kept_bytes: 1 << ((workers >> 6) * 8),
         }
     }
 
