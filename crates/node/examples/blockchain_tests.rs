@@ -209,6 +209,7 @@ fn engine_config() -> EngineConfig {
             chunk_policy: ChunkPolicy::Always,
             account_workers: one,
             storage_workers: one,
+            kept_bytes: 1 << 20,
         },
         check_state_root: true,
         skip_invalid_transactions: false,

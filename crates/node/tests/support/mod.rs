@@ -157,6 +157,7 @@ pub(crate) fn config() -> EngineConfig {
             chunk_policy: ChunkPolicy::Always,
             account_workers: count(2),
             storage_workers: count(2),
+            kept_bytes: 1 << 20,
         },
         check_state_root: true,
         skip_invalid_transactions: false,
