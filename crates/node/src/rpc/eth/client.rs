@@ -17,12 +17,6 @@ pub(super) fn register(module: &mut Module) -> Registered {
         let head = context.chain.head_header();
         Answer::Ok(config::of(context.chain.chain_spec(), head.timestamp))
     })?;
-    module.register_method("eth_baseFee", |_, context, _| {
-        let head = context.chain.head_header();
-        let chain = context.chain.chain_spec();
-        let is_priced = chain.is_london_active_at_block(head.number.saturating_add(1));
-        Answer::Ok(is_priced.then(|| U64::from(chain.next_base_fee(&head))))
-    })?;
     module.register_method("eth_blobBaseFee", |_, context, _| {
         Answer::Ok(blob_base_fee(context))
     })?;
