@@ -2,7 +2,6 @@
 
 use super::{Answer, Module, Registered, config};
 use crate::rpc::Context;
-use alloy_hardforks::EthereumHardforks;
 use alloy_primitives::{Address, U64, U256};
 use alloy_rpc_types_eth::{SyncInfo, SyncStatus};
 use serde_json::{Value, json};
@@ -16,9 +15,6 @@ pub(super) fn register(module: &mut Module) -> Registered {
     module.register_method("eth_config", |_, context, _| {
         let head = context.chain.head_header();
         Answer::Ok(config::of(context.chain.chain_spec(), head.timestamp))
-    })?;
-    module.register_method("eth_blobBaseFee", |_, context, _| {
-        Answer::Ok(blob_base_fee(context))
     })?;
     Ok(())
 }
@@ -47,13 +43,6 @@ fn sync_status(context: &Context) -> SyncStatus {
         highest_block: number,
         ..Default::default()
     }))
-}
-
-/// The price of blob gas in the block after the head (EIP-4844); null before Cancun.
-fn blob_base_fee(context: &Context) -> Option<U256> {
-    let head = context.chain.head_header();
-    let params = context.chain.chain_spec().blob_params_at(head.timestamp)?;
-    head.next_block_blob_fee(params).map(U256::from)
 }
 
 /// What can be asked about which blocks: everything, except proofs of old state.

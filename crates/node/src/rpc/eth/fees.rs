@@ -49,13 +49,15 @@ pub(super) fn register(module: &mut Module) -> Registered {
     })?;
     reading(module, "eth_baseFee", |params, context| {
         Arguments::new(params).end()?;
-        let head = context.chain.head_header();
-        Ok(U64::from(next_base_fee(context.chain.chain_spec(), &head)))
+        let (chain, head) = (context.chain.chain_spec(), context.chain.head_header());
+        let is_priced = chain.is_london_active_at_block(head.number.saturating_add(1));
+        Ok(is_priced.then(|| U64::from(next_base_fee(chain, &head))))
     })?;
     reading(module, "eth_blobBaseFee", |params, context| {
         Arguments::new(params).end()?;
-        let head = context.chain.head_header();
-        Ok(U128::from(blob_base_fee(context.chain.chain_spec(), &head)))
+        let (chain, head) = (context.chain.chain_spec(), context.chain.head_header());
+        let params = chain.blob_params_at(head.timestamp);
+        Ok(params.map(|_| U128::from(next_blob_base_fee(chain, &head))))
     })
 }
 
