@@ -499,7 +499,7 @@ fn a_chain_file_is_imported_up_to_the_first_bad_block() {
     let arguments = ["import", "--chain", genesis.to_str().unwrap(), path];
     std::fs::write(path, &file[..file.len() - 1]).unwrap();
     let cut = copy.run(&arguments);
-    assert_eq!(cut.status.code(), Some(1));
+    assert_eq!(cut.status.code(), Some(2));
     assert!(stderr(&cut).contains("ends within it"), "{}", stderr(&cut));
     let partial = copy.node(&[]);
     assert_eq!(partial.head()["number"], "0x3", "what was valid is kept");

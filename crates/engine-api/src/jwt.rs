@@ -7,7 +7,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use serde::{Deserialize, Serialize};
 use std::{
     fmt, fs,
-    io::{self, Write},
+    io::{self, Read, Write},
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -16,6 +16,10 @@ use std::{
 pub const MAX_SKEW_S: u64 = 60;
 
 const SECRET_LENGTH_BYTES: usize = 32;
+
+/// As much of a secret file as is looked at; far more than any holds.
+const MAX_SECRET_FILE_BYTES: u64 = 4096;
+
 const BEARER: &str = "Bearer ";
 
 /// The secret both ends of the auth port share. Its `Debug` form shows nothing of it.
@@ -105,10 +109,13 @@ impl JwtSecret {
     /// When the file cannot be read or holds anything else; the error names the file and what was
     /// found, never the digits themselves.
     pub fn read(path: &Path) -> Result<Self, SecretFileError> {
-        let text = fs::read(path).map_err(|reason| SecretFileError::Read {
-            path: path.to_owned(),
-            reason,
-        })?;
+        let mut text = Vec::new();
+        fs::File::open(path)
+            .and_then(|file| file.take(MAX_SECRET_FILE_BYTES).read_to_end(&mut text))
+            .map_err(|reason| SecretFileError::Read {
+                path: path.to_owned(),
+                reason,
+            })?;
         Self::parse(path, &String::from_utf8_lossy(&text))
     }
 
@@ -179,6 +186,8 @@ impl JwtSecret {
         validation.required_spec_claims.clear();
         // `exp` is checked below, against the caller's clock.
         validation.validate_exp = false;
+        // Claims beyond those of the specification are nobody's business here.
+        validation.validate_aud = false;
         let key = DecodingKey::from_secret(&self.0);
         let claims = jsonwebtoken::decode::<Claims>(token.trim(), &key, &validation)
             .map_err(|_| JwtError::Invalid)?
@@ -290,6 +299,23 @@ mod tests {
         for (token, expected) in cases {
             assert_eq!(validate(&token), Err(expected), "{token}");
         }
+        for claims in [
+            serde_json::json!({ "iat": -1 }),
+            serde_json::json!({ "iat": NOW_S.to_string() }),
+            serde_json::json!({ "iat": u64::MAX as f64 * 2.0 }),
+            serde_json::json!([NOW_S]),
+        ] {
+            let token = foreign_token(hs256(), &[0x11; 32], claims.clone());
+            assert_eq!(validate(&token), Err(JwtError::Invalid), "{claims}");
+        }
+        let more =
+            serde_json::json!({ "iat": NOW_S, "id": "a", "clv": "b", "aud": ["c"], "sub": 7 });
+        let token = foreign_token(hs256(), &[0x11; 32], more);
+        assert_eq!(
+            validate(&token),
+            Ok(()),
+            "claims we do not know are allowed"
+        );
         assert_eq!(secret().validate(None, NOW_S), Err(JwtError::Missing));
         assert_eq!(
             secret().validate(Some("Basic abc"), NOW_S),

@@ -159,6 +159,18 @@ pub struct RpcArgs {
     /// Namespaces of the public WebSocket server, comma-separated, or `all` or `none`
     #[arg(long = "ws.api", default_value = "eth,net,web3", value_name = "LIST")]
     pub ws_api: ModuleList,
+    /// Host names, besides IP addresses, that requests to the public servers may name,
+    /// comma-separated; `*` for any. Keeps web pages from reaching the node by DNS rebinding
+    #[arg(
+        long = "http.vhosts",
+        default_value = "localhost",
+        value_delimiter = ',',
+        value_name = "LIST"
+    )]
+    pub http_vhosts: Vec<String>,
+    /// Origins of web pages that may open a WebSocket, comma-separated; `*` for any
+    #[arg(long = "ws.origins", value_delimiter = ',', value_name = "LIST")]
+    pub ws_origins: Vec<String>,
     /// Do not start the authenticated server
     #[arg(long, alias = "disable-engine-api")]
     pub disable_auth_server: bool,

@@ -182,7 +182,6 @@ const INERT_NODE_FLAGS: &[InertFlags] = &[
             "rpc.pending-block",
             "rpc.proof-permits",
             "rpc.send-raw-transaction-sync-timeout",
-            "ws.origins",
         ],
         ..NONE
     },

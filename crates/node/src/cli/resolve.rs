@@ -17,7 +17,7 @@ use crate::{
         unwind::UnwindConfig,
     },
     engine::EngineConfig,
-    rpc::{Limits, MethodOptions, PublicServerConfig},
+    rpc::{Limits, MethodOptions, PublicServerConfig, Sites},
 };
 use alloy_primitives::U256;
 use eyre::{Context as _, eyre};
@@ -39,11 +39,16 @@ pub fn node(args: NodeArgs) -> eyre::Result<NodeConfig> {
             }
         }
     }
+    let sites = Sites {
+        hosts: rpc.http_vhosts.clone(),
+        origins: rpc.ws_origins.clone(),
+    };
     let public = |enabled: bool, address, port, modules: &ModuleList| {
         let address = SocketAddr::new(address, port);
         enabled.then(|| PublicServerConfig {
             address,
             modules: modules.clone(),
+            sites: sites.clone(),
         })
     };
     let methods = MethodOptions {
@@ -204,12 +209,26 @@ fn default_workers(reserved: usize) -> NonZeroUsize {
     NonZeroUsize::new(cpus.saturating_sub(reserved)).unwrap_or(NonZeroUsize::MIN)
 }
 
+/// Calls of a public server that run at a time; others wait for their turn.
+const PUBLIC_RUNNING_CALLS: usize = 16;
+
+/// Most calls of a batch on a public server, as in geth.
+const PUBLIC_BATCH_CALLS: u32 = 1000;
+
+/// Least that a public server may hold of requests and responses, in bytes.
+const PUBLIC_HELD_BYTES: u64 = 256 << 20;
+
 fn public_limits(rpc: &RpcArgs) -> Limits {
+    let largest = rpc.max_request_mb.max(rpc.max_response_mb);
     Limits {
         max_request_bytes: rpc.max_request_mb.saturating_mul(MIB),
         max_response_bytes: rpc.max_response_mb.saturating_mul(MIB),
         max_connections: rpc.max_connections,
+        // Room for a few of the largest.
+        max_held_bytes: PUBLIC_HELD_BYTES.max(4 * u64::from(largest.saturating_mul(MIB))),
         max_subscriptions_per_connection: rpc.max_subscriptions,
+        max_batch_calls: PUBLIC_BATCH_CALLS,
+        max_running_calls: Some(PUBLIC_RUNNING_CALLS),
     }
 }
 

@@ -24,6 +24,9 @@ const MAX_RLP_HEADER_BYTES: usize = 9;
 /// Largest block that is read, in bytes; a longer item is taken for damage of the file.
 const MAX_BLOCK_BYTES: usize = 1 << 30;
 
+/// How much is read at a time.
+const READ_STEP_BYTES: usize = 1 << 20;
+
 /// What to import.
 #[derive(Debug, Clone)]
 pub struct ImportConfig {
@@ -179,8 +182,13 @@ impl<R: Read> BlockFile<R> {
         if payload_bytes > MAX_BLOCK_BYTES {
             return Err(format!("{payload_bytes} bytes is no block"));
         }
-        bytes.resize(header_bytes + payload_bytes, 0);
-        self.fill(&mut bytes[header_bytes..])?;
+        // Memory is taken for what is there, not for what a damaged length promises.
+        while bytes.len() < header_bytes + payload_bytes {
+            let read = bytes.len();
+            let next = (header_bytes + payload_bytes - read).min(READ_STEP_BYTES);
+            bytes.resize(read + next, 0);
+            self.fill(&mut bytes[read..])?;
+        }
         alloy_rlp::decode_exact::<Block>(&bytes)
             .map(Some)
             .map_err(|e| e.to_string())
@@ -248,6 +256,36 @@ mod tests {
             .concat();
         assert_eq!(read(&bytes), (vec![1, 2, 300], None));
         assert_eq!(read(&[]), (vec![], None));
+    }
+
+    /// Notes how much memory it was given at most.
+    struct Thrifty<'a> {
+        bytes: &'a [u8],
+        most: usize,
+    }
+
+    impl Read for Thrifty<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.most = self.most.max(buffer.len());
+            self.bytes.read(buffer)
+        }
+    }
+
+    #[test]
+    fn a_promised_length_takes_no_memory() {
+        let bytes = [&[0xfb, 0x40, 0, 0, 0][..], &[0; 100]].concat();
+        let reader = Thrifty {
+            bytes: &bytes,
+            most: 0,
+        };
+        let mut file = BlockFile {
+            reader,
+            offset: 0,
+            last: 0,
+        };
+        let problem = file.next().unwrap_err().to_string();
+        assert!(problem.contains("ends within it"), "{problem}");
+        assert_eq!(file.reader.most, READ_STEP_BYTES);
     }
 
     #[test]

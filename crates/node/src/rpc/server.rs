@@ -1,43 +1,37 @@
 //! Listening: binds every port first, then starts the servers, so that a server that is announced
 //! can be reached and a port in use stops the start.
 
-use super::{Context, MethodOptions, auth::AuthLayer, engine, eth, public, reth};
+use super::{
+    Context, MethodOptions, engine, eth,
+    listen::{self, Admission, Limits, Server, Sites, Transports},
+    public, reth,
+};
 use crate::{cli::values::ModuleList, engine::EngineHandle};
 use engine_api::jwt::JwtSecret;
 use jsonrpsee::{
     Methods,
     core::RegisterMethodError,
-    server::{BatchRequestConfig, Server, ServerConfig, ServerConfigBuilder, ServerHandle},
+    server::{ServerConfigBuilder, ServerHandle, stop_channel},
 };
 use std::{
     io,
     net::{SocketAddr, TcpListener},
     sync::Arc,
 };
-use tracing::info;
+use tracing::{info, warn};
 
 const MIB: u32 = 1 << 20;
 
-/// What the auth port takes and gives at most, in bytes: reth's limits.
+/// What the auth port takes and gives at most: reth's limits on sizes, geth's on batches.
 const AUTH_LIMITS: Limits = Limits {
     max_request_bytes: 128 * MIB,
     max_response_bytes: 750 * MIB,
+    max_held_bytes: 1 << 30,
     max_connections: 500,
     max_subscriptions_per_connection: 1024,
+    max_batch_calls: 2000,
+    max_running_calls: None,
 };
-
-/// What a server takes and gives at most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Largest request, in bytes.
-    pub max_request_bytes: u32,
-    /// Largest response, in bytes.
-    pub max_response_bytes: u32,
-    /// Most connections at a time.
-    pub max_connections: u32,
-    /// Most subscriptions of one connection.
-    pub max_subscriptions_per_connection: u32,
-}
 
 /// The authenticated server.
 #[derive(Debug, Clone)]
@@ -55,6 +49,8 @@ pub struct PublicServerConfig {
     pub address: SocketAddr,
     /// The namespaces to serve.
     pub modules: ModuleList,
+    /// Hosts and origins that are answered.
+    pub sites: Sites,
 }
 
 /// All servers of a node.
@@ -120,28 +116,28 @@ pub enum ServerError {
 struct Role {
     name: &'static str,
     flag: &'static str,
-    config: fn(ServerConfigBuilder) -> ServerConfigBuilder,
+    transports: Transports,
 }
 
 const AUTH: Role = Role {
     name: "auth server",
     flag: "--authrpc.port",
-    config: |config| config,
+    transports: |config| config,
 };
 const HTTP: Role = Role {
     name: "HTTP-RPC server",
     flag: "--http.port",
-    config: ServerConfigBuilder::http_only,
+    transports: ServerConfigBuilder::http_only,
 };
 const WS: Role = Role {
     name: "WS-RPC server",
     flag: "--ws.port",
-    config: ServerConfigBuilder::ws_only,
+    transports: ServerConfigBuilder::ws_only,
 };
 const HTTP_AND_WS: Role = Role {
     name: "WS-HTTP-RPC server",
     flag: "--http.port",
-    config: |config| config,
+    transports: |config| config,
 };
 
 /// Servers that answer. Dropping it stops them.
@@ -188,24 +184,23 @@ pub fn start(engine: EngineHandle, config: ServersConfig) -> Result<RunningServe
         .transpose()?;
     start_public(&context, &config, &mut running)?;
     if let (Some((listener, address)), Some(auth)) = (auth, config.auth) {
-        let gate = tower::ServiceBuilder::new().layer(AuthLayer::new(auth.secret));
-        let server = Server::builder()
-            .set_config(server_config(&AUTH, AUTH_LIMITS))
-            .set_http_middleware(gate)
-            .build_from_tcp(listener)
-            .map_err(|source| ServerError::Listen {
+        let admission = Admission::Token(auth.secret);
+        let methods = auth_methods(&context)?;
+        let handle = serve(&AUTH, listener, AUTH_LIMITS, admission, methods).map_err(|source| {
+            ServerError::Listen {
                 address,
                 server: AUTH.name,
                 source,
-            })?;
-        running.handles.push(server.start(auth_methods(&context)?));
+            }
+        })?;
+        running.handles.push(handle);
         running.auth = Some(address);
         info!(target: "reth::cli", url = %address, "RPC auth server started");
     }
     Ok(running)
 }
 
-fn auth_methods(context: &Arc<Context>) -> Result<Methods, RegisterMethodError> {
+pub(super) fn auth_methods(context: &Arc<Context>) -> Result<Methods, RegisterMethodError> {
     let mut methods = Methods::new();
     methods.merge(engine::module(context.clone())?)?;
     methods.merge(reth::auth_module(context.clone())?)?;
@@ -263,34 +258,39 @@ fn start_one(
     context: &Arc<Context>,
 ) -> Result<(SocketAddr, ServerHandle), ServerError> {
     let (listener, address) = bind(role, public.address)?;
-    let server = Server::builder()
-        .set_config(server_config(role, limits))
-        .build_from_tcp(listener)
-        .map_err(|source| ServerError::Listen {
+    let admission = Admission::Public(public.sites.clone());
+    let methods = public::methods(context, &public.modules)?;
+    let handle = serve(role, listener, limits, admission, methods).map_err(|source| {
+        ServerError::Listen {
             address,
             server: role.name,
             source,
-        })?;
-    Ok((
-        address,
-        server.start(public::methods(context, &public.modules)?),
-    ))
+        }
+    })?;
+    Ok((address, handle))
 }
 
-fn server_config(role: &Role, limits: Limits) -> ServerConfig {
-    (role.config)(ServerConfig::builder())
-        .max_request_body_size(limits.max_request_bytes)
-        .max_response_body_size(limits.max_response_bytes)
-        .max_connections(limits.max_connections)
-        .max_subscriptions_per_connection(limits.max_subscriptions_per_connection)
-        .set_batch_request_config(BatchRequestConfig::Unlimited)
-        .set_tcp_no_delay(true)
-        .build()
+/// Starts to accept connections; they are served until the handle is stopped or dropped.
+fn serve(
+    role: &Role,
+    listener: TcpListener,
+    limits: Limits,
+    admission: Admission,
+    methods: Methods,
+) -> io::Result<ServerHandle> {
+    let listener = listen::listener(listener)?;
+    let (stop, handle) = stop_channel();
+    let server = Server::new(limits, role.transports, admission, methods, stop);
+    tokio::spawn(server.run(listener));
+    Ok(handle)
 }
 
 /// Listens, and tells the address with the port the system chose.
 fn bind(role: &Role, address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServerError> {
     let server = role.name;
+    if !address.ip().is_loopback() {
+        warn!(target: "reth::cli", server, %address, "Listening beyond this machine: whoever reaches the address reaches the server");
+    }
     let listen = || {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
