@@ -60,6 +60,11 @@ pub(crate) fn decode_shard(value: &[u8]) -> Option<RoaringTreemap> {
     RoaringTreemap::deserialize_from(value).ok()
 }
 
+/// A shard decoded and encoded again; `None` when it does not decode.
+pub(crate) fn reencode_shard(value: &[u8]) -> Option<Vec<u8>> {
+    encode_shard(&decode_shard(value)?).ok()
+}
+
 impl<K: TransactionKind> DbTx<K> {
     /// An account as it was after `block`.
     pub fn account_at(&self, address: Address, block: u64) -> Result<Option<Account>, DbError> {

@@ -22,6 +22,7 @@ mod loader;
 mod lock;
 mod overlay;
 mod overlay_cursor;
+pub mod rows;
 mod state_write;
 mod stats;
 mod tables;

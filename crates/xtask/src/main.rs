@@ -4,6 +4,7 @@
 //! before a commit; `gen` remakes generated files.
 
 mod contracts;
+mod fuzz;
 mod go;
 mod steps;
 mod tidy;
@@ -29,6 +30,8 @@ enum Chore {
     Check,
     /// Only the repository's own rules: module docs, dependency edges, sizes, links.
     Tidy,
+    /// Feed made-up bytes to every parser.
+    Fuzz(fuzz::FuzzArgs),
     /// Remake generated files.
     Gen {
         /// What to remake.
@@ -63,6 +66,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Test => test(Steps::new(root)),
         Chore::Check => check(Steps::new(root)),
         Chore::Tidy => tidy::run(&root),
+        Chore::Fuzz(args) => fuzz::fuzz(&root, &args),
         Chore::Gen {
             what: Generated::Contracts { check },
         } => contracts::run(&root, check),

@@ -21,6 +21,16 @@ const ALLOWED_EDGES: &[(&str, &[&str])] = &[
     ("engine-bench", &["bench-stats", "engine-api", "workload"]),
     ("bench-reth", &["engine-api", "node"]),
     ("engine-bench-cli", &["engine-bench", "node"]),
+    (
+        "fuzz-targets",
+        &[
+            "engine-api",
+            "engine-bench",
+            "node",
+            "state-db",
+            "state-root",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

@@ -13,6 +13,8 @@ mod error;
 mod eth;
 mod forks;
 mod forms;
+mod in_process;
+mod listen;
 mod pool;
 mod public;
 mod reth;
@@ -20,8 +22,10 @@ mod server;
 mod testing;
 
 pub use error::invalid_params;
+pub use in_process::InProcess;
+pub use listen::{Limits, Sites};
 pub use server::{
-    AuthServerConfig, Limits, PublicServerConfig, RunningServers, ServerError, ServersConfig, start,
+    AuthServerConfig, PublicServerConfig, RunningServers, ServerError, ServersConfig, start,
 };
 
 use crate::engine::{ChainReader, EngineHandle};
