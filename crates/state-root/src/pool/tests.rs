@@ -195,14 +195,19 @@ fn sample_changes(count: u16) -> Vec<HashedChange> {
         .collect()
 }
 
+/// One policy of each strategy.
+const STRATEGIES: [ChunkPolicy; 2] = [ChunkPolicy::Always, ChunkPolicy::RangeSteal];
+
 #[test]
 fn a_block_without_changes_keeps_the_root() {
-    let pool = RootPool::new(config(5, ChunkPolicy::Always, 1, 1)).unwrap();
-    let outcome = run(&pool, &MemState::default(), B256::repeat_byte(3), &[], 1);
-    assert_eq!(
-        (outcome.root, outcome.counters),
-        (B256::repeat_byte(3), RootCounters::default())
-    );
+    for policy in STRATEGIES {
+        let pool = RootPool::new(config(5, policy, 1, 1)).unwrap();
+        let outcome = run(&pool, &MemState::default(), B256::repeat_byte(3), &[], 1);
+        assert_eq!(
+            (outcome.root, outcome.counters),
+            (B256::repeat_byte(3), RootCounters::default())
+        );
+    }
 }
 
 #[test]
@@ -239,8 +244,13 @@ fn reth_policies_leave_small_batches_whole_without_idle_workers() {
 
 #[test]
 fn dropping_a_job_leaves_the_pool_usable() {
+    STRATEGIES.into_iter().for_each(check_dropping);
+}
+
+#[track_caller]
+fn check_dropping(policy: ChunkPolicy) {
     let (state, root) = sample_state();
-    let pool = RootPool::new(config(1, ChunkPolicy::Always, 2, 2)).unwrap();
+    let pool = RootPool::new(config(1, policy, 2, 2)).unwrap();
     let source = Arc::new(MemSource(Arc::new(state.clone())));
     for sent in [0, 1, 300] {
         let job = pool.prepare(Arc::clone(&source), root);
@@ -252,8 +262,13 @@ fn dropping_a_job_leaves_the_pool_usable() {
 
 #[test]
 fn a_wrong_parent_root_is_named() {
+    STRATEGIES.into_iter().for_each(check_wrong_parent);
+}
+
+#[track_caller]
+fn check_wrong_parent(policy: ChunkPolicy) {
     let (state, root) = sample_state();
-    let pool = RootPool::new(config(5, ChunkPolicy::Always, 2, 2)).unwrap();
+    let pool = RootPool::new(config(5, policy, 2, 2)).unwrap();
     let job = pool.prepare(
         Arc::new(MemSource(Arc::new(state.clone()))),
         B256::repeat_byte(1),
@@ -340,9 +355,14 @@ impl StateView for BrokenView {
 
 #[test]
 fn a_broken_view_fails_the_job_and_not_the_pool() {
+    STRATEGIES.into_iter().for_each(check_broken_view);
+}
+
+#[track_caller]
+fn check_broken_view(policy: ChunkPolicy) {
     let (state, root) = sample_state();
     let state = Arc::new(state);
-    let pool = RootPool::new(config(3, ChunkPolicy::Always, 2, 2)).unwrap();
+    let pool = RootPool::new(config(3, policy, 2, 2)).unwrap();
     let run = |how, reads| {
         let state = Arc::clone(&state);
         let broken = Broken {
@@ -374,9 +394,14 @@ fn a_broken_view_fails_the_job_and_not_the_pool() {
 
 #[test]
 fn views_are_dropped_when_the_block_ends() {
+    STRATEGIES.into_iter().for_each(check_views_are_dropped);
+}
+
+#[track_caller]
+fn check_views_are_dropped(policy: ChunkPolicy) {
     let (state, root) = sample_state();
     let state = Arc::new(state);
-    let pool = RootPool::new(config(3, ChunkPolicy::Always, 3, 3)).unwrap();
+    let pool = RootPool::new(config(3, policy, 3, 3)).unwrap();
     let source = Arc::new(MemSource(Arc::clone(&state)));
     let job = pool.prepare(Arc::clone(&source), root);
     job.update_hashed(sample_changes(100));

@@ -6,7 +6,7 @@
 //! through which no block went for longest; a stub remains in their place.
 
 use super::node::{AccountContent, Branch, Content, Node, Slot};
-use alloy_primitives::B256;
+use alloy_primitives::{B256, U256};
 use std::{
     collections::{BTreeMap, VecDeque},
     mem::size_of,
@@ -61,6 +61,12 @@ impl Kept {
         newest + copied
     }
 
+    /// The tries, oldest first.
+    #[cfg(test)]
+    pub(super) fn tries(&self) -> impl Iterator<Item = &Slot<AccountContent>> {
+        self.tries.iter().map(|kept| &kept.trie)
+    }
+
     /// Lets go of what is too old or too much.
     pub(super) fn trim(&mut self, bound_bytes: usize) {
         while self.tries.len() > OLDER_TRIES + 1 {
@@ -111,12 +117,12 @@ fn add_accounts(slot: &Slot<AccountContent>, ages: &mut BTreeMap<u64, usize>) {
     }
 }
 
-fn add_slots(slot: &Slot<alloy_primitives::U256>, above: u64, ages: &mut BTreeMap<u64, usize>) {
+fn add_slots(slot: &Slot<U256>, above: u64, ages: &mut BTreeMap<u64, usize>) {
     match &slot.node {
         Node::None => {}
         Node::Leaf(_) => *ages.entry(above).or_default() += slot.bytes(),
         Node::Branch(branch) => {
-            *ages.entry(branch.epoch).or_default() += size_of::<Branch<alloy_primitives::U256>>();
+            *ages.entry(branch.epoch).or_default() += size_of::<Branch<U256>>();
             let below = branch.children.iter();
             below.for_each(|child| add_slots(child, branch.epoch, ages));
         }

@@ -33,6 +33,8 @@ mod change;
 mod kept;
 mod kind;
 mod node;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 use crate::{

@@ -1,0 +1,168 @@
+//! What the strategy promises besides right roots, which [`crate::trial`] shows.
+
+use super::{
+    node::{Branch, Content, Leaf, Node, Slot},
+    *,
+};
+use crate::{
+    mem::{MemSource, MemState},
+    updates::Account,
+};
+use alloy_primitives::{U256, keccak256};
+use std::{mem::size_of, thread};
+
+fn pool(grain: usize, threads: usize, kept_bytes: usize) -> RangePool {
+    RangePool::new(RangeConfig {
+        grain: NonZeroUsize::new(grain).unwrap(),
+        threads: NonZeroUsize::new(threads).unwrap(),
+        kept_bytes,
+    })
+    .unwrap()
+}
+
+fn address(seed: u64) -> B256 {
+    keccak256(seed.to_be_bytes())
+}
+
+/// A change of an account, and of a few of its slots when it is one of every five.
+fn change(seed: u64, nonce: u64) -> HashedChange {
+    let slots = if seed.is_multiple_of(5) { 30 } else { 0 };
+    HashedChange {
+        address: address(seed),
+        account: Some(Some(Account {
+            nonce,
+            ..Account::default()
+        })),
+        storage_wiped: false,
+        slots: (0..slots)
+            .map(|slot| (address(slot), U256::from(nonce)))
+            .collect(),
+    }
+}
+
+/// A state with its root, and the blocks made on the way to it.
+#[derive(Clone)]
+struct Chain {
+    state: Arc<MemState>,
+    root: B256,
+}
+
+impl Chain {
+    /// A state of `accounts` accounts.
+    fn of(accounts: u64) -> Self {
+        let (empty, root) = MemState::from_leaves(Default::default(), Default::default()).unwrap();
+        let state = Arc::new(empty);
+        let mut chain = Self { state, root };
+        let genesis: Vec<_> = (0..accounts).map(|seed| change(seed, 1)).collect();
+        chain.extend(&pool(1_000, 1, 0), &[genesis]);
+        chain
+    }
+
+    /// Adds a block, sent in the given messages.
+    fn extend(&mut self, pool: &RangePool, messages: &[Vec<HashedChange>]) -> RootCounters {
+        let job = pool.prepare(Arc::new(MemSource(Arc::clone(&self.state))), self.root);
+        for message in messages {
+            job.send(Message::Hashed(message.clone()));
+        }
+        let outcome = job.finish().unwrap();
+        let mut state = MemState::clone(&self.state);
+        state.apply(&outcome.hashed_state, &outcome.trie_updates);
+        (self.state, self.root) = (Arc::new(state), outcome.root);
+        outcome.counters
+    }
+}
+
+/// Waits until nobody works for the pool any more: what is kept is trimmed then.
+fn settle(pool: &RangePool) {
+    while *lock(&pool.shared.drivers) > 0 {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn what_a_block_has_read_its_descendants_know() {
+    let (pool, mut chain) = (pool(20, 2, 1 << 30), Chain::of(500));
+    let block = |nonce| vec![(100..200).map(|seed| change(seed, nonce)).collect()];
+    let first = chain.extend(&pool, &block(2));
+    assert!(first.nodes_revealed > 200 && first.account_targets == 100);
+    let parent = chain.clone();
+    let again = |chain: &mut Chain, nonce| {
+        let counters = chain.extend(&pool, &block(nonce));
+        let read = (
+            counters.nodes_revealed,
+            counters.account_targets,
+            counters.storage_targets,
+        );
+        assert_eq!(read, (0, 0, 0), "block {nonce}");
+    };
+    again(&mut chain, 3);
+    again(&mut chain, 4);
+    // And its other descendants, and their own.
+    let mut other = parent.clone();
+    again(&mut other, 5);
+    again(&mut other, 6);
+    again(&mut chain, 7);
+}
+
+#[test]
+fn ranges_are_cut_down_to_the_grain() {
+    let block = [(0..200).map(|seed| change(seed, 2)).collect()];
+    let jobs = [1, 50, 1_000_000].map(|grain| {
+        let mut chain = Chain::of(500);
+        let counters = chain.extend(&pool(grain, 3, 1 << 30), &block);
+        assert_eq!(
+            counters.unsplit_batches == counters.batches,
+            grain == 1_000_000
+        );
+        counters.jobs / counters.batches
+    });
+    assert!(jobs[0] > jobs[1] && jobs[1] > 10, "{jobs:?}");
+    assert_eq!(jobs[2], 1);
+}
+
+/// The memory of a subtree, added up anew.
+fn recount<C: Content>(slot: &Slot<C>, hanging: &impl Fn(&C) -> usize) -> usize {
+    match &slot.node {
+        Node::None => 0,
+        Node::Leaf(leaf) => size_of::<Leaf<C>>() + hanging(&leaf.content),
+        Node::Branch(branch) => {
+            let below = branch.children.iter().map(|child| recount(child, hanging));
+            size_of::<Branch<C>>() + below.sum::<usize>()
+        }
+    }
+}
+
+#[test]
+fn memory_stays_within_its_bound() {
+    for bound in [0, 30_000, 300_000, 1 << 30] {
+        let (pool, mut chain) = (pool(50, 2, bound), Chain::of(1_000));
+        let mut most = 0;
+        for number in 2..40 {
+            // A part of the state that moves on, growing and shrinking.
+            let first = number * 37 % 900;
+            let block: Vec<_> = (first..first + 60)
+                .map(|seed| change(seed, number))
+                .collect();
+            let gone = (0..number).map(|seed| HashedChange {
+                account: Some(None),
+                storage_wiped: true,
+                slots: Vec::new(),
+                ..change(seed * 3, 0)
+            });
+            chain.extend(&pool, &[block, gone.collect()]);
+            settle(&pool);
+            let kept = lock(&pool.shared.kept);
+            assert!(kept.bytes() <= bound, "{} of {bound}", kept.bytes());
+            most = most.max(kept.bytes());
+            for trie in kept.tries() {
+                let slots = |account: &AccountContent| recount(&account.storage, &|_| 0);
+                assert_eq!(recount(trie, &slots), trie.bytes());
+            }
+        }
+        let state = MemState::clone(&chain.state);
+        let scratch = MemState::from_leaves(state.accounts.clone(), state.slots.clone());
+        assert_eq!(scratch.unwrap(), (state, chain.root));
+        // What is allowed is used.
+        assert!(most >= bound.min(1_000_000) / 4, "{most} of {bound}");
+    }
+}
