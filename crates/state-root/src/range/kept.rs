@@ -2,12 +2,14 @@
 //!
 //! The tries of the last few blocks are kept, each under its state root, so a block finds its
 //! parent's nodes on whichever branch of the chain that parent is. They share what they have in
-//! common. When they grow over the bound, first the older ones go, then subtrees of the newest
-//! through which no block went for longest; a stub remains in their place.
+//! common. When they grow over the bound, first the older ones go, then subtrees of the newest:
+//! those through which no block went for longest, and of a block's own the deepest. A stub remains
+//! in their place.
 
 use super::node::{AccountContent, Branch, Content, Node, Slot};
 use alloy_primitives::{B256, U256};
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, VecDeque},
     mem::size_of,
     sync::Arc,
@@ -79,68 +81,104 @@ impl Kept {
         if let Some(oldest) = self.tries.front_mut() {
             oldest.copied_bytes = 0;
         }
-        let over = self.bytes() > bound_bytes;
-        if let Some(newest) = self.tries.back_mut().filter(|_| over) {
-            evict(&mut newest.trie, bound_bytes / 8 * EIGHTHS_KEPT);
+        if self.bytes() <= bound_bytes {
+            return;
         }
-    }
-}
-
-/// Reduces a trie to `target` bytes.
-fn evict(trie: &mut Slot<AccountContent>, target: usize) {
-    let mut ages = BTreeMap::new();
-    add_accounts(trie, &mut ages);
-    let mut bytes = 0;
-    let too_old = ages.iter().rev().find(|(_, own)| {
-        bytes += **own;
-        bytes > target
-    });
-    if let Some((&epoch, _)) = too_old {
-        drop_until(trie, epoch, &|account, epoch| {
-            drop_until(&mut account.storage, epoch, &|_, _| ());
-        });
-    }
-}
-
-/// Adds up the memory of branches with their leaves by when they were used last.
-fn add_accounts(slot: &Slot<AccountContent>, ages: &mut BTreeMap<u64, usize>) {
-    if let Node::Branch(branch) = &slot.node {
-        *ages.entry(branch.epoch).or_default() += size_of::<Branch<AccountContent>>();
-        for child in &branch.children {
-            add_accounts(child, ages);
-            if let Node::Leaf(leaf) = &child.node {
-                let storage = leaf.content.storage.bytes();
-                *ages.entry(branch.epoch).or_default() += child.bytes() - storage;
-                add_slots(&leaf.content.storage, branch.epoch, ages);
+        if let Some(newest) = self.tries.back_mut() {
+            evict(&mut newest.trie, bound_bytes / 8 * EIGHTHS_KEPT);
+            // Nodes whose parent was read without them cannot be stubs and may have been too many.
+            if newest.trie.bytes() > bound_bytes {
+                newest.trie = Slot::of_root(newest.root);
             }
         }
     }
 }
 
-fn add_slots(slot: &Slot<U256>, above: u64, ages: &mut BTreeMap<u64, usize>) {
-    match &slot.node {
-        Node::None => {}
-        Node::Leaf(_) => *ages.entry(above).or_default() += slot.bytes(),
-        Node::Branch(branch) => {
-            *ages.entry(branch.epoch).or_default() += size_of::<Branch<U256>>();
-            let below = branch.children.iter();
-            below.for_each(|child| add_slots(child, branch.epoch, ages));
+/// How soon a branch is evicted: first what was used longest ago, and of what one block used the
+/// deepest levels. A branch is always worth more than those below it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Worth {
+    epoch: u64,
+    /// Branches above it, those of the account trie included.
+    level: Reverse<usize>,
+}
+
+impl Worth {
+    fn of<C>(branch: &Branch<C>, level: usize) -> Self {
+        Self {
+            epoch: branch.epoch,
+            level: Reverse(level),
         }
     }
 }
 
-/// Puts stubs where the last use was in block `epoch` or before.
-fn drop_until<C: Content>(slot: &mut Slot<C>, epoch: u64, below: &impl Fn(&mut C, u64)) {
+/// Memory by what it is worth: that of a branch together with its leaves.
+type Worths = BTreeMap<Worth, usize>;
+
+/// Reduces a trie to `target` bytes.
+fn evict(trie: &mut Slot<AccountContent>, target: usize) {
+    let mut worths = Worths::new();
+    add_accounts(trie, 0, &mut worths);
+    let mut bytes = 0;
+    let too_much = worths.into_iter().rev().find(|(_, own)| {
+        bytes += own;
+        bytes > target
+    });
+    if let Some((worth, _)) = too_much {
+        drop_until(trie, 0, worth, &|account, level| {
+            drop_until(&mut account.storage, level, worth, &|_, _| ());
+        });
+    }
+}
+
+fn add_accounts(slot: &Slot<AccountContent>, level: usize, worths: &mut Worths) {
+    let Node::Branch(branch) = &slot.node else {
+        return;
+    };
+    let mut own = size_of::<Branch<AccountContent>>();
+    for child in &branch.children {
+        add_accounts(child, level + 1, worths);
+        if let Node::Leaf(leaf) = &child.node {
+            let storage = &leaf.content.storage;
+            add_slots(storage, level + 1, worths);
+            let is_apart = matches!(storage.node, Node::Branch(_));
+            own += child.bytes() - if is_apart { storage.bytes() } else { 0 };
+        }
+    }
+    *worths.entry(Worth::of(branch, level)).or_default() += own;
+}
+
+fn add_slots(slot: &Slot<U256>, level: usize, worths: &mut Worths) {
+    let Node::Branch(branch) = &slot.node else {
+        return;
+    };
+    let mut own = size_of::<Branch<U256>>();
+    for child in &branch.children {
+        add_slots(child, level + 1, worths);
+        if matches!(child.node, Node::Leaf(_)) {
+            own += child.bytes();
+        }
+    }
+    *worths.entry(Worth::of(branch, level)).or_default() += own;
+}
+
+/// Puts stubs in the place of branches worth no more than `worth`.
+fn drop_until<C: Content>(
+    slot: &mut Slot<C>,
+    level: usize,
+    worth: Worth,
+    below: &impl Fn(&mut C, usize),
+) {
     match &mut slot.node {
         Node::None => {}
-        Node::Leaf(leaf) => below(&mut Arc::make_mut(leaf).content, epoch),
-        Node::Branch(branch) if branch.epoch <= epoch && slot.encoded.is_some() => {
+        Node::Leaf(leaf) => below(&mut Arc::make_mut(leaf).content, level),
+        Node::Branch(branch) if Worth::of(branch, level) <= worth && slot.encoded.is_some() => {
             slot.node = Node::None;
         }
         Node::Branch(branch) => {
             let branch = Arc::make_mut(branch);
             for child in &mut branch.children {
-                drop_until(child, epoch, below);
+                drop_until(child, level + 1, worth, below);
             }
             let below: usize = branch.children.iter().map(Slot::bytes).sum();
             branch.bytes = size_of::<Branch<C>>() + below;

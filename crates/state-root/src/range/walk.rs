@@ -317,7 +317,6 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
             };
             self.reveal(&mut child, &[target], &[], found)?;
         }
-        child.encoded = None;
         *slot = child;
         Ok(())
     }
