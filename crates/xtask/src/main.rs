@@ -6,6 +6,7 @@
 mod contracts;
 mod fuzz;
 mod go;
+mod soak;
 mod steps;
 mod tidy;
 
@@ -32,6 +33,12 @@ enum Chore {
     Tidy,
     /// Feed made-up bytes to every parser.
     Fuzz(fuzz::FuzzArgs),
+    /// A long random run.
+    Soak {
+        /// Which run.
+        #[command(subcommand)]
+        what: soak::Soak,
+    },
     /// Remake generated files.
     Gen {
         /// What to remake.
@@ -67,6 +74,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Check => check(Steps::new(root)),
         Chore::Tidy => tidy::run(&root),
         Chore::Fuzz(args) => fuzz::fuzz(&root, &args),
+        Chore::Soak { what } => soak::start(&root, &what),
         Chore::Gen {
             what: Generated::Contracts { check },
         } => contracts::run(&root, check),
