@@ -250,6 +250,34 @@ impl Before {
 }
 
 impl<K: TransactionKind> DbTx<K> {
+    /// What turns the head's state into the state after `block`: every key changed since, with its
+    /// value then. `None` when the changesets above `block` have more than `max_rows` rows.
+    pub fn changes_back_to(
+        &self,
+        block: u64,
+        max_rows: usize,
+    ) -> Result<Option<HashedState>, DbError> {
+        let first = (block.saturating_add(1)).to_be_bytes();
+        let accounts = self.count_rows_from(Table::AccountChangeSets, &first, max_rows)?;
+        let slots = self.count_rows_from(Table::StorageChangeSets, &first, max_rows)?;
+        if accounts + slots > max_rows {
+            return Ok(None);
+        }
+        Ok(Some(Before::collect(self, block)?.hashed()))
+    }
+
+    /// Number of rows from `first` on; counting stops above `limit`.
+    fn count_rows_from(&self, table: Table, first: &[u8], limit: usize) -> Result<usize, DbError> {
+        let mut cursor = self.cursor(table)?;
+        let mut row: Option<Row<'_>> = cursor.set_range(first).doing("read", table.name())?;
+        let mut rows = 0;
+        while row.is_some() && rows <= limit {
+            rows += 1;
+            row = cursor.next().doing("read", table.name())?;
+        }
+        Ok(rows)
+    }
+
     /// Calls `each` with every row from `first` on; `None` from it means an undecodable row.
     fn rows_from(
         &self,

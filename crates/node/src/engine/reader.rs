@@ -311,6 +311,14 @@ impl ChainReader {
         }
     }
 
+    /// Hash of the block `id` names. A hash stands for itself, also when nobody knows the block.
+    pub fn block_hash(&self, id: BlockId) -> Result<Option<B256>, ReadError> {
+        match id {
+            BlockId::Hash(hash) => Ok(Some(hash.block_hash)),
+            BlockId::Number(tag) => self.hash_of(&self.shared.tree(), tag),
+        }
+    }
+
     fn hash_of(&self, tree: &Tree, tag: BlockNumberOrTag) -> Result<Option<B256>, ReadError> {
         let Some(number) = canonical_number(tree, tag) else {
             return Ok(None);

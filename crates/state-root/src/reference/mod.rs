@@ -6,14 +6,16 @@
 //! All forms answer with the root and the stored branches that change. They take changed leaves
 //! into account in one of two ways: on top of a view from before ([`incremental_root`],
 //! [`storage_root`]) or as the keys in which the leaves of a view differ from its stored branches
-//! ([`root_of_prefixes`]).
+//! ([`root_of_prefixes`]). Proofs ([`multi_proof`]) are a by-product of the same walk.
 
 mod overlay;
+mod proof;
 mod rebuild;
 mod state;
 #[cfg(test)]
 mod tests;
 
+pub use proof::{MultiProof, StorageMultiProof, multi_proof};
 pub use rebuild::root_of_storage_leaves;
 pub use state::{
     PrefixSets, StoragePrefixes, incremental_root, root_of_leaves, root_of_prefixes, storage_root,

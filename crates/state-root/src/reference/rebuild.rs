@@ -9,7 +9,10 @@ use crate::{
     updates::StorageTrieUpdates,
 };
 use alloy_primitives::{B256, U256, map::HashMap};
-use alloy_trie::{BranchNodeCompact, HashBuilder, Nibbles};
+use alloy_trie::{
+    BranchNodeCompact, HashBuilder, Nibbles,
+    proof::{ProofNodes, ProofRetainer},
+};
 
 /// Changed stored branches, ascending by path.
 pub(super) type NodeUpdates = Vec<(Nibbles, Option<BranchNodeCompact>)>;
@@ -90,6 +93,23 @@ where
 
     /// The root, and the stored branches that differ from the new ones.
     pub(super) fn run(mut self) -> Result<(B256, NodeUpdates), CursorError> {
+        let root = self.walk()?;
+        let (_, built) = self.builder.split();
+        Ok((root, difference(self.opened, built)))
+    }
+
+    /// The root, and the nodes on the paths to `targets`, which must be among the changed keys.
+    pub(super) fn prove<'t>(
+        mut self,
+        targets: impl IntoIterator<Item = &'t B256>,
+    ) -> Result<(B256, ProofNodes), CursorError> {
+        let targets = targets.into_iter().map(Nibbles::unpack).collect();
+        self.builder = HashBuilder::default().with_proof_retainer(ProofRetainer::new(targets));
+        let root = self.walk()?;
+        Ok((root, self.builder.take_proof_nodes()))
+    }
+
+    fn walk(&mut self) -> Result<B256, CursorError> {
         if self.trie.seek(&Nibbles::new())?.is_none() {
             self.add_leaves(KeyRange::below(&Nibbles::new()))?;
         } else {
@@ -98,9 +118,7 @@ where
                 self.visit(Nibbles::from_nibbles([nibble]))?;
             }
         }
-        let root = self.builder.root();
-        let (_, built) = self.builder.split();
-        Ok((root, difference(self.opened, built)))
+        Ok(self.builder.root())
     }
 
     /// Adds everything below `at`, where the stored structure is unknown.

@@ -168,7 +168,7 @@ pub fn storage_root<V: StateView>(
     )
 }
 
-fn storage_root_of_prefixes<V: StateView>(
+pub(super) fn storage_root_of_prefixes<V: StateView>(
     view_after: &V,
     address: B256,
     changed: &StoragePrefixes,
@@ -193,7 +193,10 @@ fn storage_root_of_prefixes<V: StateView>(
 }
 
 /// Most accounts have no slots, which one look tells.
-fn unchanged_storage_root<V: StateView>(view: &V, address: B256) -> Result<B256, CursorError> {
+pub(super) fn unchanged_storage_root<V: StateView>(
+    view: &V,
+    address: B256,
+) -> Result<B256, CursorError> {
     let mut slots = view.slots(address)?;
     if slots.seek(B256::ZERO)?.is_none() {
         return Ok(EMPTY_ROOT_HASH);
@@ -213,7 +216,7 @@ where
     Rebuild::new(trie, slots, changed, encode_slot).run()
 }
 
-fn encode_account(account: Account, storage_root: B256, out: &mut Vec<u8>) {
+pub(super) fn encode_account(account: Account, storage_root: B256, out: &mut Vec<u8>) {
     TrieAccount::new(
         account.nonce,
         account.balance,
@@ -223,7 +226,7 @@ fn encode_account(account: Account, storage_root: B256, out: &mut Vec<u8>) {
     .encode(out);
 }
 
-fn sorted<'a>(keys: impl IntoIterator<Item = &'a B256>) -> Vec<B256> {
+pub(super) fn sorted<'a>(keys: impl IntoIterator<Item = &'a B256>) -> Vec<B256> {
     let mut keys: Vec<B256> = keys.into_iter().copied().collect();
     keys.sort_unstable();
     keys.dedup();
@@ -231,7 +234,7 @@ fn sorted<'a>(keys: impl IntoIterator<Item = &'a B256>) -> Vec<B256> {
 }
 
 /// A trie of which no branch is stored.
-struct NoBranches;
+pub(super) struct NoBranches;
 
 impl TrieCursor for NoBranches {
     fn seek_exact(&mut self, _: &Nibbles) -> Result<Option<BranchNodeCompact>, CursorError> {

@@ -12,6 +12,7 @@ mod fees;
 mod logs;
 mod machine;
 mod message;
+mod proof;
 mod refusal;
 mod state;
 mod transactions;
@@ -43,6 +44,7 @@ pub(super) fn public_module(context: Arc<Context>) -> Result<Module, RegisterMet
     blocks::register(&mut module)?;
     transactions::register(&mut module)?;
     state::register(&mut module)?;
+    proof::register(&mut module)?;
     execution::register(&mut module)?;
     fees::register(&mut module)?;
     Ok(module)
