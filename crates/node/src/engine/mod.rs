@@ -359,6 +359,7 @@ impl Engine {
             Err(error) => (Err(error.into()), FollowUp::default()),
         };
         let _ = answer.send(result);
+        self.shared.announce_head();
         follow_up.log();
         if let Some(request) = follow_up.into_build() {
             self.build_payload(&request);

@@ -22,6 +22,7 @@ use alloy_primitives::B256;
 use revm::database_interface::DBErrorMarker;
 use state_db::{DbError, DbView, StateDb};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::watch;
 
 use super::provider::CodeCache;
 pub use super::provider::StateReader;
@@ -47,6 +48,8 @@ pub(super) struct Shared {
     /// Why the engine takes no more requests, once it does not.
     pub(super) failure: OnceLock<super::SaveError>,
     pub(super) pool: Pool,
+    /// The canonical chain's head; changed after the tree.
+    pub(super) heads: watch::Sender<BlockNumHash>,
     tree: RwLock<Tree>,
 }
 
@@ -58,6 +61,7 @@ impl Shared {
             codes: Arc::default(),
             failure: OnceLock::new(),
             pool: Pool::default(),
+            heads: watch::Sender::new(tree.head().num_hash()),
             tree: RwLock::new(tree),
         }
     }
@@ -100,6 +104,11 @@ impl Shared {
             anchor: head.hash,
             fork: (number < head.number).then_some(number),
         }))
+    /// Tells whoever follows the chain that its head has moved, if it has.
+    pub(super) fn announce_head(&self) {
+        let head = self.tree().head().num_hash();
+        self.heads
+            .send_if_modified(|told| std::mem::replace(told, head) != head);
     }
 
     /// Opens the state `parent` describes; `None` when the database has moved past it.
@@ -139,6 +148,12 @@ impl ChainReader {
     /// The head of the canonical chain.
     pub fn head(&self) -> BlockNumHash {
         self.shared.tree().head().num_hash()
+    }
+
+    /// The head, and a notice whenever it has changed. Changes in quick succession may be seen as
+    /// one.
+    pub fn heads(&self) -> watch::Receiver<BlockNumHash> {
+        self.shared.heads.subscribe()
     }
 
     /// The header of the head.

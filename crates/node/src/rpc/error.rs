@@ -11,6 +11,8 @@ pub(super) const SERVER_ERROR: i32 = -32000;
 pub(super) const RESOURCE_NOT_FOUND: i32 = -32001;
 /// State that is no longer kept in a form that can be proven.
 pub(super) const RESOURCE_UNAVAILABLE: i32 = -32002;
+/// More of something than the node keeps.
+pub(super) const LIMIT_EXCEEDED: i32 = -32005;
 /// No block has been named safe or finalized yet.
 pub(super) const UNKNOWN_BLOCK: i32 = -39001;
 /// geth's code for a call that reverted.

@@ -8,9 +8,10 @@ use alloy_eips::{BlockId, BlockNumberOrTag, RpcBlockHash};
 use alloy_primitives::{Address, B256, Bytes, FixedBytes, U256, hex};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
-    de::{self, Error as _, MapAccess, Visitor},
+    de::{self, DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor},
 };
-use std::{borrow::Cow, fmt};
+use serde_json::Value;
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
 /// Characters of a value that an error shows.
 const SHOWN_CHARACTERS: usize = 100;
@@ -58,6 +59,10 @@ pub(super) struct StorageKey {
     pub(super) slot: B256,
     full: bool,
 }
+
+/// One value, or a list of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct OneOrMany<T>(pub(super) Vec<T>);
 
 /// `text` as an error shows it.
 fn shown(text: &str) -> String {
@@ -227,10 +232,38 @@ impl<'de> Visitor<'de> for BlockRefVisitor {
     }
 }
 
+impl<'de, T: DeserializeOwned> Deserialize<'de> for OneOrMany<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(OneOrManyVisitor(PhantomData))
+    }
+}
+
+struct OneOrManyVisitor<T>(PhantomData<T>);
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for OneOrManyVisitor<T> {
+    type Value = OneOrMany<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or a list")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<OneOrMany<T>, E> {
+        let one = T::deserialize(Value::String(text.to_owned())).map_err(E::custom)?;
+        Ok(OneOrMany(vec![one]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<OneOrMany<T>, A::Error> {
+        let mut many = Vec::new();
+        while let Some(one) = list.next_element()? {
+            many.push(one);
+        }
+        Ok(OneOrMany(many))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde::de::DeserializeOwned;
 
     const HASH: &str = "0x1111111111111111111111111111111111111111111111111111111111111111";
 
@@ -315,6 +348,20 @@ mod tests {
         ] {
             check::<BlockRef>(json, Err(problem));
         }
+    }
+
+    #[test]
+    fn one_or_many() {
+        let hash = Hash(B256::repeat_byte(0x11));
+        check(&format!("\"{HASH}\""), Ok(OneOrMany(vec![hash])));
+        check(
+            &format!("[\"{HASH}\",null]"),
+            Ok(OneOrMany(vec![Some(hash), None])),
+        );
+        check("[]", Ok(OneOrMany::<Hash>(Vec::new())));
+        check::<OneOrMany<Hash>>("\"0x1\"", Err("odd length: \"0x1\""));
+        check::<OneOrMany<Hash>>("[\"0x\"]", Err("0 bytes instead of 32"));
+        check::<OneOrMany<Hash>>("5", Err("expected a string or a list"));
     }
 
     #[test]

@@ -57,6 +57,7 @@ pub(crate) struct Context {
     engine: EngineHandle,
     chain: ChainReader,
     options: MethodOptions,
+    filters: eth::Filters,
     /// Whether a fork choice was found valid since the start.
     synced: AtomicBool,
 }
@@ -69,6 +70,7 @@ impl Context {
             engine,
             chain,
             options,
+            filters: eth::Filters::default(),
             synced,
         }
     }

@@ -9,12 +9,15 @@ mod config;
 mod estimate;
 mod execution;
 mod fees;
+mod filters;
+mod follow;
 mod logs;
 mod machine;
 mod message;
 mod proof;
 mod refusal;
 mod state;
+mod subscribe;
 mod transactions;
 mod watch;
 
@@ -33,6 +36,9 @@ use jsonrpsee::{
 use serde::Serialize;
 use std::sync::Arc;
 
+pub(super) use filters::Filters;
+pub(super) use subscribe::SubscriptionIds;
+
 pub(super) type Answer<T> = Result<T, ErrorObjectOwned>;
 pub(super) type Module = RpcModule<Context>;
 pub(super) type Registered = Result<(), RegisterMethodError>;
@@ -45,6 +51,8 @@ pub(super) fn public_module(context: Arc<Context>) -> Result<Module, RegisterMet
     transactions::register(&mut module)?;
     state::register(&mut module)?;
     proof::register(&mut module)?;
+    filters::register(&mut module)?;
+    subscribe::register(&mut module)?;
     execution::register(&mut module)?;
     fees::register(&mut module)?;
     Ok(module)

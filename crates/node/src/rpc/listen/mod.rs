@@ -16,7 +16,7 @@ mod socket;
 
 pub use sites::Sites;
 
-use super::auth;
+use super::{auth, eth};
 use body::{AnswerBody, BodyLimits, RequestBody, ShortBody};
 use budget::{Budget, Refusal, refusal};
 use calls::Calls;
@@ -392,6 +392,7 @@ fn config(limits: Limits, transports: Transports) -> ServerConfig {
         .max_subscriptions_per_connection(limits.max_subscriptions_per_connection)
         .set_batch_request_config(BatchRequestConfig::Limit(limits.max_batch_calls))
         .set_message_buffer_capacity(WEBSOCKET_BUFFER_MESSAGES)
+        .set_id_provider(eth::SubscriptionIds)
         .enable_ws_ping(ping)
         .build()
 }
