@@ -29,6 +29,7 @@ mod report;
 mod root;
 mod root_check;
 mod senders;
+mod step_roots;
 mod tree;
 mod validate;
 mod waiting;

@@ -56,7 +56,8 @@ impl ChainReader {
     ) -> Result<Option<MultiProof>, ProofError> {
         for _ in 0..MAX_STATE_LOOKUPS {
             let state = self.shared.state_after(hash)?;
-            let Some(state) = state.filter(|state| state.fork.is_none() || !state.layers.is_empty())
+            let Some(state) =
+                state.filter(|state| state.fork.is_none() || !state.layers.is_empty())
             else {
                 return self.stored_proof(hash, targets);
             };

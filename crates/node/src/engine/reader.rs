@@ -104,6 +104,8 @@ impl Shared {
             anchor: head.hash,
             fork: (number < head.number).then_some(number),
         }))
+    }
+
     /// Tells whoever follows the chain that its head has moved, if it has.
     pub(super) fn announce_head(&self) {
         let head = self.tree().head().num_hash();

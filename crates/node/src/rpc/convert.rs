@@ -6,7 +6,7 @@ use crate::{
     primitives::{Block, ChainBlock, TransactionSigned},
 };
 use alloy_consensus::{
-    BlockBody, Header, ReceiptEnvelope, Transaction as _,
+    BlockBody, Eip658Value, Header, ReceiptEnvelope, Transaction as _,
     transaction::{Recovered, TransactionInfo},
 };
 use alloy_primitives::{Address, B256, U256};
@@ -107,6 +107,18 @@ pub(super) fn pending_transaction(entry: &Entry) -> Transaction<TransactionSigne
 pub(super) fn consensus_receipts(block: &ChainBlock) -> Vec<ReceiptEnvelope> {
     let receipts = block.receipts.iter().cloned();
     receipts.map(ReceiptEnvelope::from).collect()
+}
+
+/// Writes the state roots that receipts name before Byzantium (EIP-658) in place of a status.
+pub(super) fn name_roots<'a, L: 'a>(
+    receipts: impl IntoIterator<Item = &'a mut ReceiptEnvelope<L>>,
+    roots: Vec<B256>,
+) {
+    for (receipt, root) in receipts.into_iter().zip(roots) {
+        if let ReceiptEnvelope::Legacy(receipt) = receipt {
+            receipt.receipt.status = Eip658Value::PostState(root);
+        }
+    }
 }
 
 /// All receipts of a block.

@@ -7,9 +7,8 @@ use super::{
     Context,
     args::Arguments,
     convert,
-    error::from_read,
-    eth::{Answer, Module, Registered, block_of, not_found, reading},
-    forms::{BlockRef, Hash},
+    eth::{Answer, Module, Registered, block_of, not_found, raw_transaction, reading, step_roots},
+    forms::BlockRef,
 };
 use crate::primitives::ChainBlock;
 use alloy_eips::{BlockId, eip2718::Encodable2718};
@@ -47,23 +46,13 @@ fn raw_block(params: &Params<'_>, context: &Context) -> Answer<Bytes> {
 
 fn raw_receipts(params: &Params<'_>, context: &Context) -> Answer<Option<Vec<Bytes>>> {
     let block = requested(params, context)?;
-    Ok(block.map(|block| {
-        let receipts = convert::consensus_receipts(&block).into_iter();
-        receipts
-            .map(|receipt| receipt.encoded_2718().into())
-            .collect()
-    }))
-}
-
-/// Also a transaction of the pool has no block; it is unknown here.
-fn raw_transaction(params: &Params<'_>, context: &Context) -> Answer<Bytes> {
-    let mut arguments = Arguments::new(params);
-    let Hash(hash) = arguments.next("transactionHash")?;
-    arguments.end()?;
-    let found = context.chain.transaction(hash).map_err(from_read)?;
-    Ok(found.map_or_else(Bytes::new, |(block, index)| {
-        block.block.transactions[index].encoded_2718().into()
-    }))
+    let Some(block) = block else {
+        return Ok(None);
+    };
+    let mut receipts = convert::consensus_receipts(&block);
+    convert::name_roots(&mut receipts, step_roots(context, &block)?);
+    let encoded = receipts.iter().map(|receipt| receipt.encoded_2718().into());
+    Ok(Some(encoded.collect()))
 }
 
 /// The block the only parameter names. An unknown number is `None`, an unknown hash an error.

@@ -2,7 +2,7 @@
 //!
 //! Source: execution-apis, `eth/block.yaml`; `eth_getHeaderBy…` are geth's.
 
-use super::{Answer, Module, Registered, block_of, reading};
+use super::{Answer, Module, Registered, block_of, reading, transactions::receipts_of};
 use crate::{
     primitives::{ChainBlock, TransactionSigned},
     rpc::{
@@ -81,7 +81,7 @@ fn header<R: for<'a> Deserialize<'a> + Into<BlockRef>>(
 
 fn receipts(params: &Params<'_>, context: &Context) -> Answer<Option<Vec<TransactionReceipt>>> {
     let block = only::<BlockRef>(params, context)?;
-    Ok(block.map(|block| convert::receipts(&block, context.chain.chain_spec())))
+    block.map(|block| receipts_of(context, &block)).transpose()
 }
 
 fn transaction_count<R: for<'a> Deserialize<'a> + Into<BlockRef>>(

@@ -22,7 +22,7 @@ use alloy_rpc_types_eth::Log;
 use jsonrpsee::types::{ErrorObjectOwned, Params};
 use serde::Serialize;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     hash::{BuildHasher, RandomState},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -55,8 +55,9 @@ struct Filter {
 enum Kind {
     Logs(LogFilter),
     Blocks,
-    /// Hashes of transactions that came into the pool.
-    Transactions,
+    /// Transactions that can be mined, and those of them that have been told. One that came and
+    /// was mined between two requests is not told.
+    Transactions(HashSet<B256>),
 }
 
 /// What is new.
@@ -79,7 +80,9 @@ pub(super) fn register(module: &mut Module) -> Registered {
         "eth_newPendingTransactionFilter",
         |params, context| {
             Arguments::new(params).end()?;
-            context.filters.install(Kind::Transactions, context)
+            context
+                .filters
+                .install(Kind::Transactions(waiting(context)), context)
         },
     )?;
     reading(module, "eth_getFilterChanges", changes)?;
@@ -128,6 +131,13 @@ impl Filters {
         Some((filter.kind.clone(), told))
     }
 
+    /// Changes what a filter remembers, if it is still there.
+    fn set_kind(&self, id: u64, kind: Kind) {
+        if let Some(filter) = self.installed().get_mut(&id) {
+            filter.kind = kind;
+        }
+    }
+
     /// The filter's kind.
     fn kind(&self, id: u64) -> Option<Kind> {
         let mut installed = self.installed();
@@ -135,6 +145,15 @@ impl Filters {
         filter.asked = Instant::now();
         Some(filter.kind.clone())
     }
+}
+
+/// Hashes of the pool's transactions that can be mined.
+fn waiting(context: &Context) -> HashSet<B256> {
+    let senders = context.chain.pool().all(&context.chain).into_values();
+    senders
+        .flat_map(|content| content.pending.into_values())
+        .map(|entry| entry.hash())
+        .collect()
 }
 
 fn new_log_filter(params: &Params<'_>, context: &Context) -> Answer<U64> {
@@ -164,7 +183,12 @@ fn changes(params: &Params<'_>, context: &Context) -> Answer<Changes> {
     let (kind, told) = context.filters.advance(id, head).ok_or_else(unknown)?;
     let way = follow::way(context, told, head)?;
     match kind {
-        Kind::Transactions => Ok(Changes::Hashes(Vec::new())),
+        Kind::Transactions(known) => {
+            let waiting = waiting(context);
+            let new = waiting.difference(&known).copied().collect();
+            context.filters.set_kind(id, Kind::Transactions(waiting));
+            Ok(Changes::Hashes(new))
+        }
         Kind::Blocks => {
             let hashes = way.came.map(|number| context.chain.canonical_hash(number));
             let hashes = hashes

@@ -38,6 +38,7 @@ use std::sync::Arc;
 
 pub(super) use filters::Filters;
 pub(super) use subscribe::SubscriptionIds;
+pub(super) use transactions::{raw_by_hash as raw_transaction, step_roots};
 
 pub(super) type Answer<T> = Result<T, ErrorObjectOwned>;
 pub(super) type Module = RpcModule<Context>;

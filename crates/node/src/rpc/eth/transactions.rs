@@ -15,6 +15,7 @@ use crate::{
     },
 };
 use alloy_eips::eip2718::Encodable2718;
+use alloy_hardforks::EthereumHardforks;
 use alloy_primitives::{B256, Bytes};
 use alloy_rpc_types_eth::{Transaction, TransactionReceipt};
 use jsonrpsee::types::Params;
@@ -72,14 +73,41 @@ fn by_place<R: for<'a> Deserialize<'a> + Into<BlockRef>>(
 }
 
 fn receipt(params: &Params<'_>, context: &Context) -> Answer<Option<TransactionReceipt>> {
-    let place = find(params, context)?;
-    Ok(place.and_then(|(block, index)| {
-        let mut receipts = convert::receipts(&block, context.chain.chain_spec());
-        (index < receipts.len()).then(|| receipts.swap_remove(index))
-    }))
+    let Some((block, index)) = find(params, context)? else {
+        return Ok(None);
+    };
+    let mut receipts = receipts_of(context, &block)?;
+    Ok((index < receipts.len()).then(|| receipts.swap_remove(index)))
 }
 
-fn raw_by_hash(params: &Params<'_>, context: &Context) -> Answer<Bytes> {
+/// All receipts of a block.
+pub(super) fn receipts_of(
+    context: &Context,
+    block: &ChainBlock,
+) -> Answer<Vec<TransactionReceipt>> {
+    let mut receipts = convert::receipts(block, context.chain.chain_spec());
+    let roots = step_roots(context, block)?;
+    convert::name_roots(receipts.iter_mut().map(|receipt| &mut receipt.inner), roots);
+    Ok(receipts)
+}
+
+/// The state roots that a block's receipts name; none from Byzantium on. Where they cannot be
+/// computed any more, the receipts say what the status would be.
+pub(in crate::rpc) fn step_roots(context: &Context, block: &ChainBlock) -> Answer<Vec<B256>> {
+    let header = &block.block.header;
+    let named = context
+        .chain
+        .chain_spec()
+        .is_byzantium_active_at_block(header.number);
+    if named || block.receipts.is_empty() {
+        return Ok(Vec::new());
+    }
+    let roots = context.chain.step_roots(block).map_err(from_read)?;
+    Ok(roots.unwrap_or_default())
+}
+
+/// The transaction of a hash, mined or waiting, as consensus encodes it.
+pub(in crate::rpc) fn raw_by_hash(params: &Params<'_>, context: &Context) -> Answer<Bytes> {
     let hash = hash(params)?;
     if let Some(place) = context.chain.transaction(hash).map_err(from_read)? {
         return Ok(raw(Some(place)));
