@@ -71,7 +71,9 @@ fn the_state_of_a_side_chain_is_proven_too() {
     let reader = trunk();
     let fork = crate::busy::FORK;
     let numbers = [fork + 1, fork + 2];
-    numbers.map(|number| reader.send(true, number));
+    for number in numbers {
+        reader.send(true, number);
+    }
     for number in numbers {
         let block = CHAIN.block(true, number).unwrap();
         let slots = [U256::ZERO, U256::from(9)];
