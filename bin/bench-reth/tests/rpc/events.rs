@@ -27,7 +27,7 @@ fn logs_are_those_of_the_receipts() {
     let all = logs_of_receipts(&reader, 0..=TRUNK);
     assert_eq!(all.len() as u64, 5 * TRUNK);
     let nobody = format!("{:#042x}", 1);
-    let topic = format!("{:#066x}", 1);
+    let topic = |number: u64| format!("{number:#066x}");
     let head = &CHAIN.block(false, TRUNK).unwrap().hash;
     let in_blocks = |first: u64, last: u64| {
         let first = (first.max(1) as usize - 1) * 5;
@@ -53,9 +53,20 @@ fn logs_are_those_of_the_receipts() {
             in_blocks(FORK, TRUNK - 3),
         ),
         (json!({"fromBlock": "0x0", "address": nobody}), json!([])),
-        // The logs have no topics.
-        (json!({"fromBlock": "0x0", "topics": [topic]}), json!([])),
-        (json!({"fromBlock": "0x0", "topics": [null]}), json!([])),
+        // Every log has the topic 7 and no other.
+        (json!({"fromBlock": "0x0", "topics": [topic(1)]}), json!([])),
+        (
+            json!({"fromBlock": "0x0", "topics": [[topic(1), topic(7)]]}),
+            in_blocks(0, TRUNK),
+        ),
+        (
+            json!({"fromBlock": "0x0", "topics": [null]}),
+            in_blocks(0, TRUNK),
+        ),
+        (
+            json!({"fromBlock": "0x0", "topics": [null, null]}),
+            json!([]),
+        ),
     ] {
         let found = reader.ask("eth_getLogs", json!([filter]));
         assert!(found == expected, "{filter}: {} logs", list(&found).len());

@@ -47,10 +47,10 @@ impl<'a> Arguments<'a> {
     }
 
     fn explain(&self, name: &str, error: &ErrorObjectOwned) -> ErrorObjectOwned {
-        let reason = error
-            .data()
-            .map_or_else(|| error.message(), |data| data.get());
-        let reason = reason.trim_matches('"');
+        // The reason is a JSON string of its own.
+        let data = error.data().map(|data| data.get());
+        let reason = data.and_then(|data| serde_json::from_str::<String>(data).ok());
+        let reason = reason.as_deref().unwrap_or_else(|| error.message());
         invalid_params(format!("parameter {} ({name}): {reason}", self.read))
     }
 }
