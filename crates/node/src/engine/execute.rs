@@ -4,6 +4,7 @@
 //! one produces the other accepts.
 
 use super::{
+    constantinople,
     era::{BlockRules, Era},
     reader::{ReadError, StateReader},
 };
@@ -135,7 +136,10 @@ impl<'a> BlockRun<'a> {
         if rules.chain.dao_fork() == Some((true, header.number)) {
             apply_dao_fork(state)?;
         }
-        let evm = EthEvmFactory::default().create_evm(state, evm_env(rules, header));
+        let mut evm = EthEvmFactory::default().create_evm(state, evm_env(rules, header));
+        if constantinople::is_active(rules.chain, header.number) {
+            evm = constantinople::adapt_evm(evm);
+        }
         let context = EthBlockExecutionCtx {
             parent_hash: header.parent_hash,
             parent_beacon_block_root: header.parent_beacon_block_root,
@@ -241,12 +245,12 @@ fn load(state: &mut BlockState, address: Address) -> Result<Account, ReadError> 
 /// The environment in which `header`'s transactions run.
 pub(super) fn evm_env(rules: BlockRules<'_>, header: &Header) -> EvmEnv {
     let chain = rules.chain;
-    EvmEnv::for_eth_block(
-        header,
-        rules,
-        chain.chain_id(),
-        chain.blob_params_at(header.timestamp),
-    )
+    let blobs = chain.blob_params_at(header.timestamp);
+    let mut env = EvmEnv::for_eth_block(header, rules, chain.chain_id(), blobs);
+    if constantinople::is_active(chain, header.number) {
+        constantinople::adapt_env(&mut env);
+    }
+    env
 }
 
 /// The environment of a block that was checked.

@@ -14,6 +14,7 @@
 //! failed, no request is served any more: memory must not fill with blocks that cannot be stored.
 
 pub mod builder;
+mod constantinople;
 mod era;
 mod execute;
 mod forkchoice;
