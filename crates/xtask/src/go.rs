@@ -15,7 +15,9 @@ const GETH_VERSION: &str = "v1.17.8";
 /// Oldest Go whose compiler builds that geth, as (major, minor).
 const OLDEST_GO: (u32, u32) = (1, 25);
 /// Where tests find geth.
-pub(crate) const GETH_VARIABLE: &str = "ENGINE_BENCH_GETH";
+const GETH_VARIABLE: &str = "ENGINE_BENCH_GETH";
+/// Where tests find the program that makes a chain through every fork.
+const CHAIN_MAKER_VARIABLE: &str = "ENGINE_BENCH_CHAIN_MAKER";
 
 /// Why programs in Go cannot be built on this machine, if they cannot.
 pub(crate) fn missing() -> Option<String> {
@@ -33,7 +35,7 @@ pub(crate) fn missing() -> Option<String> {
 }
 
 /// The file that holds geth once [`install_geth`] has run.
-pub(crate) fn geth(root: &Path) -> PathBuf {
+fn geth(root: &Path) -> PathBuf {
     root.join("target/tools")
         .join(format!("geth@{GETH_VERSION}"))
         .join("geth")
@@ -52,6 +54,35 @@ pub(crate) fn install_geth(root: &Path) -> Result<()> {
     }
     ensure!(program.exists(), "go install left no {}", program.display());
     Ok(())
+}
+
+/// The file that holds the chain maker once [`build_chain_maker`] has run.
+fn chain_maker(root: &Path) -> PathBuf {
+    root.join("target/tools/chain-maker")
+}
+
+/// Builds the chain maker from its sources; Go does nothing when they have not changed.
+pub(crate) fn build_chain_maker(root: &Path) -> Result<()> {
+    let mut command = Command::new("go");
+    command
+        .args(["build", "-mod=readonly", "-trimpath", "-o"])
+        .arg(chain_maker(root))
+        .arg(".")
+        .current_dir(root.join("tests/chain-maker"));
+    steps::run(&mut command)
+}
+
+/// The variables that tell tests where the programs are that exist.
+pub(crate) fn variables(root: &Path) -> Vec<(&'static str, String)> {
+    let programs = [
+        (GETH_VARIABLE, geth(root)),
+        (CHAIN_MAKER_VARIABLE, chain_maker(root)),
+    ];
+    programs
+        .into_iter()
+        .filter(|(_, program)| program.exists())
+        .map(|(variable, program)| (variable, program.to_string_lossy().into_owned()))
+        .collect()
 }
 
 /// Major and minor of a text like `go1.26.8`.

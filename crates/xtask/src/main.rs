@@ -93,9 +93,16 @@ fn test(mut steps: Steps) -> Result<()> {
         ],
     );
     steps.when(go::missing(), "install geth", go::install_geth);
-    let geth = go::geth(steps.root());
-    let geth = geth.exists().then(|| geth.to_string_lossy().into_owned());
-    let geth = geth.as_deref().map(|path| (go::GETH_VARIABLE, path));
+    steps.when(
+        go::missing(),
+        "build the chain maker",
+        go::build_chain_maker,
+    );
+    let programs = go::variables(steps.root());
+    let programs: Vec<_> = programs
+        .iter()
+        .map(|(variable, path)| (*variable, path.as_str()))
+        .collect();
     steps.cargo_with_env(
         "test",
         &[
@@ -106,7 +113,7 @@ fn test(mut steps: Steps) -> Result<()> {
             "--locked",
             "--no-fail-fast",
         ],
-        geth.as_slice(),
+        &programs,
     );
     steps.cargo(
         "doc tests",

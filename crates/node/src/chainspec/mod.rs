@@ -21,6 +21,9 @@ use alloy_primitives::{Address, B64, B256, U64, U256};
 pub use schedule::Begin;
 use serde::{Deserialize, de::IgnoredAny};
 
+/// Gas limit of a genesis whose file says 0, as geth has it.
+const DEFAULT_GAS_LIMIT: u64 = 4_712_388;
+
 /// Why a chain file was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ChainSpecError {
@@ -222,7 +225,10 @@ impl ChainSpec {
             receipts_root: EMPTY_ROOT_HASH,
             difficulty: genesis.difficulty,
             number: genesis.number.unwrap_or_default(),
-            gas_limit: genesis.gas_limit,
+            gas_limit: match genesis.gas_limit {
+                0 => DEFAULT_GAS_LIMIT,
+                limit => limit,
+            },
             timestamp: at,
             mix_hash: genesis.mix_hash,
             nonce: B64::from(genesis.nonce.to_be_bytes()),
@@ -331,9 +337,14 @@ impl EthExecutorSpec for ChainSpec {
 mod tests {
     use super::*;
 
+    /// London from the start.
+    const BLOCKS: &str = r#""homesteadBlock":0,"eip150Block":0,"eip155Block":0,"eip158Block":0,
+        "byzantiumBlock":0,"constantinopleBlock":0,"petersburgBlock":0,"istanbulBlock":0,
+        "berlinBlock":0,"londonBlock":0"#;
+
     fn spec(config: &str, rest: &str) -> Result<ChainSpec, ChainSpecError> {
         ChainSpec::from_json(&format!(
-            r#"{{"config":{{"chainId":7,"londonBlock":0,{config}}},"nonce":"0x0",
+            r#"{{"config":{{"chainId":7,{BLOCKS},{config}}},"nonce":"0x0",
                 "timestamp":"0x5","extraData":"0x","gasLimit":"0x1c9c380","difficulty":"0x0",
                 "mixHash":"{}","coinbase":"{}","alloc":{{}}{rest}}}"#,
             B256::ZERO,
@@ -389,5 +400,83 @@ mod tests {
             [9, 10, 20, 30, 40].map(max_at),
             [None, Some(6), Some(9), Some(72), Some(2)]
         );
+    }
+
+    #[test]
+    fn osaka_without_an_entry_keeps_the_blob_count_of_prague() {
+        let config = format!(
+            r#"{MERGED},"cancunTime":0,"pragueTime":0,"osakaTime":9,
+               "blobSchedule":{{"prague":{{"target":4,"max":5,"baseFeeUpdateFraction":77}}}}"#
+        );
+        let spec = spec(&config, "").unwrap();
+        let params = spec.blob_params_at(9).unwrap();
+        assert_eq!((params.target_blob_count, params.max_blob_count), (4, 5));
+        assert_eq!((params.update_fraction, params.max_blobs_per_tx), (77, 6));
+    }
+
+    #[test]
+    fn unknown_keys_are_ignored_and_missing_ones_are_named() {
+        let unknown = format!(r#"{MERGED},"quietBlock":3,"blobSchedule":{{}}"#);
+        assert!(spec(&unknown, r#","anything":[1]"#).is_ok());
+        let named = |json: &str| ChainSpec::from_json(json).unwrap_err().to_string();
+        for (json, field) in [
+            (r#"{"gasLimit":"0x1","difficulty":"0x0"}"#, "config"),
+            (r#"{"config":{},"difficulty":"0x0"}"#, "gasLimit"),
+            (r#"{"config":{},"gasLimit":"0x1"}"#, "difficulty"),
+        ] {
+            let problem = named(json);
+            assert!(problem.contains(field), "{problem}");
+        }
+        let numbered = spec(MERGED, r#","number":"0x5""#);
+        assert!(matches!(numbered, Err(ChainSpecError::Number(5))));
+    }
+
+    #[test]
+    fn a_chain_is_merged_at_genesis_when_nothing_is_left_to_mine() {
+        for (config, merged, terminal) in [
+            (r#""terminalTotalDifficulty":0"#, true, Some(0)),
+            (r#""terminalTotalDifficulty":1"#, false, Some(1)),
+            (r#""terminalTotalDifficultyPassed":true"#, true, Some(0)),
+            (
+                r#""terminalTotalDifficulty":9,"terminalTotalDifficultyPassed":true"#,
+                false,
+                Some(9),
+            ),
+            (
+                r#""terminalTotalDifficulty":9,"shanghaiTime":5"#,
+                true,
+                Some(0),
+            ),
+            (
+                r#""terminalTotalDifficulty":9,"shanghaiTime":6"#,
+                false,
+                Some(9),
+            ),
+            (r#""ethash":{}"#, false, None),
+        ] {
+            let spec = spec(config, "").unwrap();
+            assert_eq!(spec.merged_at_genesis(), merged, "{config}");
+            let expected = terminal.map(U256::from);
+            assert_eq!(spec.terminal_total_difficulty(), expected, "{config}");
+        }
+    }
+
+    #[test]
+    fn both_sides_of_the_dao_fork_know_its_block() {
+        let dao = |config: &str| spec(config, "").unwrap().dao_fork();
+        assert_eq!(
+            dao(r#""daoForkBlock":0,"daoForkSupport":true"#),
+            Some((true, 0))
+        );
+        assert_eq!(dao(r#""daoForkBlock":0"#), Some((false, 0)));
+        assert_eq!(dao(r#""daoForkSupport":true"#), None);
+    }
+
+    #[test]
+    fn gas_used_and_base_fee_of_the_file_are_in_the_header() {
+        let spec = spec(MERGED, r#","gasUsed":"0x7","baseFeePerGas":"0x9""#).unwrap();
+        assert_eq!(spec.genesis_header().gas_used, 7);
+        assert_eq!(spec.genesis_header().base_fee_per_gas, Some(9));
+        assert_eq!(spec.genesis_hash(), spec.genesis_header().hash_slow());
     }
 }

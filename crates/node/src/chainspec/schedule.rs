@@ -178,3 +178,116 @@ fn check_blob_schedule(config: &ChainConfig) -> Result<(), ChainSpecError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::{Map, Value, json};
+
+    /// The block forks up to `last`, at 0, then what `rest` sets.
+    fn config(last: &str, rest: Value) -> ChainConfig {
+        let mut map = Map::new();
+        let all = entries(&ChainConfig::default());
+        let end = all.iter().position(|entry| entry.key == last);
+        for entry in all.iter().take(end.map_or(0, |end| end + 1)) {
+            if !entry.optional {
+                map.insert(entry.key.into(), json!(0));
+            }
+        }
+        map.extend(rest.as_object().cloned().unwrap_or_default());
+        serde_json::from_value(Value::Object(map)).unwrap()
+    }
+
+    #[track_caller]
+    fn refusal(last: &str, rest: Value, expected: &str) {
+        let problem = check(&config(last, rest)).unwrap_err().to_string();
+        assert!(problem.contains(expected), "{problem}");
+    }
+
+    #[test]
+    fn schedules_that_make_no_sense_are_refused_with_both_forks() {
+        refusal(
+            "byzantiumBlock",
+            json!({"istanbulBlock": 5}),
+            "istanbulBlock is set (block 5), but constantinopleBlock is not",
+        );
+        refusal(
+            "byzantiumBlock",
+            json!({"byzantiumBlock": 9, "constantinopleBlock": 8}),
+            "constantinopleBlock is set to block 8, before byzantiumBlock, which is set to block 9",
+        );
+        refusal(
+            "londonBlock",
+            json!({"shanghaiTime": 9, "cancunTime": 8}),
+            "cancunTime is set to timestamp 8, before shanghaiTime",
+        );
+        refusal(
+            "londonBlock",
+            json!({"cancunTime": 8}),
+            "cancunTime is set (timestamp 8), but shanghaiTime is not",
+        );
+        refusal(
+            "berlinBlock",
+            json!({"shanghaiTime": 8}),
+            "but londonBlock is not",
+        );
+        refusal(
+            "eip155Block",
+            json!({"eip155Block": 1, "eip158Block": 2}),
+            "eip155Block and eip158Block",
+        );
+        refusal(
+            "osakaTime",
+            json!({"bpo1Time": 5}),
+            "blobSchedule.bpo1: the fork is scheduled but has no entry",
+        );
+        refusal(
+            "osakaTime",
+            json!({"blobSchedule": {"osaka": {"target": 3, "max": 2, "baseFeeUpdateFraction": 1}}}),
+            "blobSchedule.osaka: target is above max",
+        );
+        refusal(
+            "osakaTime",
+            json!({"blobSchedule": {"osaka": {"target": 1, "max": 2, "baseFeeUpdateFraction": 0}}}),
+            "blobSchedule.osaka: baseFeeUpdateFraction is 0",
+        );
+    }
+
+    #[test]
+    fn forks_that_only_some_chains_have_can_be_left_out() {
+        for rest in [
+            json!({}),
+            json!({"daoForkBlock": 0}),
+            json!({"muirGlacierBlock": 0, "mergeNetsplitBlock": 7}),
+        ] {
+            assert!(check(&config("osakaTime", rest.clone())).is_ok(), "{rest}");
+        }
+        // A block number says nothing about a timestamp.
+        assert!(check(&config("osakaTime", json!({"londonBlock": 900}))).is_ok());
+    }
+
+    proptest! {
+        /// Any rising sequence passes; exchanging two different neighbours does not.
+        #[test]
+        fn only_rising_schedules_pass(mut places in prop::collection::vec(0..50u64, 9), at in 0..8usize) {
+            places.sort_unstable();
+            let keys = ["homesteadBlock", "eip150Block", "byzantiumBlock", "constantinopleBlock",
+                "petersburgBlock", "istanbulBlock", "berlinBlock", "londonBlock", "grayGlacierBlock"];
+            let with = |places: &[u64]| {
+                let mut rest = Map::new();
+                for (key, place) in keys.iter().zip(places) {
+                    rest.insert((*key).into(), json!(place));
+                }
+                // Both halves of Spurious Dragon lie between their neighbours.
+                rest.insert("eip155Block".into(), json!(places[1]));
+                rest.insert("eip158Block".into(), json!(places[1]));
+                check(&config("londonBlock", Value::Object(rest)))
+            };
+            prop_assert!(with(&places).is_ok());
+            let differ = places[at] != places[at + 1];
+            places.swap(at, at + 1);
+            prop_assert_eq!(with(&places).is_err(), differ);
+        }
+    }
+}

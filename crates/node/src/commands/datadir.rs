@@ -61,6 +61,7 @@ impl Datadir {
         let mut value = serde_json::to_value(&genesis).wrap_err_with(context)?;
         value["stateRoot"] =
             serde_json::to_value(chain.genesis_header().state_root).wrap_err_with(context)?;
+        value["gasUsed"] = format!("{:#x}", chain.genesis_header().gas_used).into();
         let text = serde_json::to_string_pretty(&value).wrap_err_with(context)?;
         // Renamed into place, so that a crash leaves the old file or the new one.
         let new = path.with_extension("json.new");

@@ -310,3 +310,84 @@ fn check_ommer_header(chain: &ChainSpec, header: &Header, parent: &Header) -> Re
     check_fork_fields(chain, header)?;
     check_era(rules, header, parent)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Mainnet's schedule of the forks that change the difficulty.
+    fn mainnet() -> ChainSpec {
+        let json = r#"{"config":{"chainId":1,"homesteadBlock":1150000,"daoForkBlock":1920000,
+            "daoForkSupport":true,"eip150Block":2463000,"eip155Block":2675000,
+            "eip158Block":2675000,"byzantiumBlock":4370000,"constantinopleBlock":7280000,
+            "petersburgBlock":7280000,"istanbulBlock":9069000,"muirGlacierBlock":9200000,
+            "berlinBlock":12244000,"londonBlock":12965000,"arrowGlacierBlock":13773000,
+            "grayGlacierBlock":15050000},
+            "gasLimit":"0x1388","difficulty":"0x400000000","alloc":{}}"#;
+        ChainSpec::from_json(json).unwrap()
+    }
+
+    /// The difficulty of block `number`, `elapsed` seconds after a parent without ommers.
+    fn difficulty(number: u64, parent_difficulty: u64, elapsed: u64) -> U256 {
+        let parent = Header {
+            number: number - 1,
+            difficulty: U256::from(parent_difficulty),
+            ommers_hash: EMPTY_OMMER_ROOT_HASH,
+            timestamp: 1_000_000,
+            ..Default::default()
+        };
+        difficulty_after(&mainnet(), &parent, parent.timestamp + elapsed)
+    }
+
+    #[test]
+    fn the_difficulty_follows_the_formula_of_each_fork() {
+        const BASE: u64 = 2048 * 1_000_000;
+        let steps = |up: i64| U256::from(BASE.saturating_add_signed(up * 1_000_000));
+        for (number, elapsed, expected) in [
+            // Frontier: up below 13 seconds, else down.
+            (100, 12, steps(1)),
+            (100, 13, steps(-1)),
+            (100, 9999, steps(-1)),
+            // Homestead: tens of seconds, at most 99 steps down; the bomb of period 12 adds 2^10.
+            (1_200_000, 9, steps(1) + U256::from(1 << 10)),
+            (1_200_000, 19, steps(0) + U256::from(1 << 10)),
+            (1_200_000, 5000, steps(-99) + U256::from(1 << 10)),
+            // Byzantium: nines of seconds, the bomb three million blocks late.
+            (4_400_000, 8, steps(1) + U256::from(1 << 12)),
+            (4_400_000, 17, steps(0) + U256::from(1 << 12)),
+            // Constantinople, Muir Glacier, London, Arrow Glacier, Gray Glacier: later still.
+            (7_300_000, 9, steps(0) + U256::from(1 << 21)),
+            (9_300_000, 9, steps(0) + U256::from(1 << 1)),
+            (13_000_000, 9, steps(0) + U256::from(1_u64 << 31)),
+            (13_800_000, 9, steps(0) + U256::from(1_u64 << 29)),
+            (15_100_000, 9, steps(0) + U256::from(1_u64 << 35)),
+        ] {
+            assert_eq!(
+                difficulty(number, BASE, elapsed),
+                expected,
+                "block {number} after {elapsed} s"
+            );
+        }
+    }
+
+    #[test]
+    fn the_difficulty_has_a_floor_and_ommers_of_the_parent_raise_it() {
+        assert_eq!(difficulty(100, 131_072, 9999), MINIMUM_DIFFICULTY);
+        let parent = Header {
+            number: 4_399_999,
+            difficulty: U256::from(2_048_000),
+            ommers_hash: B256::ZERO,
+            ..Default::default()
+        };
+        let with_ommers = difficulty_after(&mainnet(), &parent, 9);
+        assert_eq!(with_ommers, U256::from(2_049_000 + (1 << 12)));
+    }
+
+    #[test]
+    fn the_bomb_does_not_overflow() {
+        assert_eq!(bomb(199_999), U256::ZERO);
+        assert_eq!(bomb(200_000), U256::from(1));
+        assert_eq!(bomb(u64::MAX), U256::MAX);
+        assert!(difficulty(u64::MAX, u64::MAX, 1) > U256::from(u64::MAX));
+    }
+}

@@ -529,16 +529,17 @@ pub(super) fn check_results(
     executed: &Executed,
     receipts: &ReceiptSummary,
 ) -> Result<(), Invalid> {
-    Invalid::unless_equal("gas used", header.gas_used, executed.gas_used)?;
-    Invalid::unless_equal("receipts root", header.receipts_root, receipts.root)?;
+    Invalid::unless_equal("gas used", executed.gas_used, header.gas_used)?;
+    Invalid::unless_equal("receipts root", receipts.root, header.receipts_root)?;
     if header.logs_bloom != receipts.bloom {
         return Err(Invalid::block("logs bloom does not match the receipts"));
     }
     if let Some(expected) = header.requests_hash {
-        Invalid::unless_equal("requests hash", expected, executed.requests.requests_hash())?;
+        let computed = executed.requests.requests_hash();
+        Invalid::unless_equal("requests hash", computed, expected)?;
     }
-    if let Some(blob_gas_used) = header.blob_gas_used {
-        Invalid::unless_equal("blob gas used", blob_gas_used, executed.blob_gas_used)?;
+    if let Some(expected) = header.blob_gas_used {
+        Invalid::unless_equal("blob gas used", executed.blob_gas_used, expected)?;
     }
     Ok(())
 }
