@@ -6,8 +6,12 @@
 use super::{
     Context,
     args::Arguments,
+    blobs,
     error::{TOO_LARGE_REQUEST, internal},
-    error::{error, from_engine, from_forkchoice, from_get_payload, from_read, invalid_params},
+    error::{
+        error, from_engine, from_forkchoice, from_get_payload, from_read, invalid_attributes,
+        invalid_params,
+    },
     forks::{Fork, check_attributes, check_get_payload, check_new_payload, check_requests},
     pool,
 };
@@ -30,7 +34,7 @@ use jsonrpsee::{
     types::{ErrorObjectOwned, Params},
 };
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 use std::sync::Arc;
 
 /// Most bodies one request may ask for, as in reth and geth.
@@ -42,6 +46,9 @@ const CAPABILITIES: &[&str] = &[
     "engine_forkchoiceUpdatedV1",
     "engine_forkchoiceUpdatedV2",
     "engine_forkchoiceUpdatedV3",
+    "engine_getBlobsV1",
+    "engine_getBlobsV2",
+    "engine_getBlobsV3",
     "engine_getClientVersionV1",
     "engine_getPayloadBodiesByHashV1",
     "engine_getPayloadBodiesByRangeV1",
@@ -89,6 +96,7 @@ pub(super) fn module(context: Arc<Context>) -> Result<RpcModule<Context>, Regist
             get_payload(version, &params, &context).await
         })?;
     }
+    blobs::register(&mut module)?;
     module.register_blocking_method("engine_getPayloadBodiesByHashV1", |params, context, _| {
         bodies_by_hash(&params, &context)
     })?;
@@ -171,19 +179,32 @@ async fn forkchoice_updated(
 ) -> Result<ForkchoiceUpdated, ErrorObjectOwned> {
     let mut arguments = Arguments::new(params);
     let state: ForkchoiceState = arguments.next("forkchoiceState")?;
-    let attributes: Option<PayloadAttributes> = arguments.optional("payloadAttributes")?;
+    let attributes: Option<&RawValue> = arguments.optional("payloadAttributes")?;
     arguments.end()?;
-    let unfit = attributes.as_ref().and_then(|attributes| {
-        let fork = Fork::at(context.chain.chain_spec(), attributes.timestamp);
-        check_attributes(version, attributes, fork).err()
-    });
+    let attributes = attributes.map(|json| parse_attributes(version, json, context));
     // Unfit attributes do not undo the fork choice: it is applied first, then they are refused.
-    let attributes = attributes.filter(|_| unfit.is_none());
+    let (attributes, unfit) = match attributes.transpose() {
+        Ok(attributes) => (attributes, None),
+        Err(problem) => (None, Some(problem)),
+    };
     let updated = apply_forkchoice(context, state, attributes).await?;
     match unfit {
         Some(problem) if updated.payload_status.is_valid() => Err(problem),
         _ => Ok(updated),
     }
+}
+
+/// Reads and checks the attributes of `engine_forkchoiceUpdatedV<version>`.
+fn parse_attributes(
+    version: u8,
+    json: &RawValue,
+    context: &Context,
+) -> Result<PayloadAttributes, ErrorObjectOwned> {
+    let attributes: PayloadAttributes = serde_json::from_str(json.get())
+        .map_err(|problem| invalid_attributes(format!("Invalid payload attributes: {problem}")))?;
+    let fork = Fork::at(context.chain.chain_spec(), attributes.timestamp);
+    check_attributes(version, &attributes, fork)?;
+    Ok(attributes)
 }
 
 /// Hands a fork choice to the engine and takes note when it was valid.

@@ -132,6 +132,12 @@ pub(super) fn check_get_payload(version: u8, fork: Fork) -> Result<(), ErrorObje
     check_served(served, "getPayload", version, fork)
 }
 
+/// Checks that `engine_getBlobsV<version>` fits the blobs of `fork`.
+pub(super) fn check_get_blobs(version: u8, fork: Fork) -> Result<(), ErrorObjectOwned> {
+    let served = (version == 1) == (fork < Fork::Osaka);
+    check_served(served, "getBlobs", version, fork)
+}
+
 fn check_served(
     served: bool,
     method: &str,
@@ -267,6 +273,14 @@ mod tests {
         ] {
             let got = row(|fork| check_get_payload(version, fork));
             assert_eq!(got, expected, "getPayloadV{version}");
+        }
+    }
+
+    #[test]
+    fn get_blobs_table() {
+        for (version, expected) in [(1, "....55"), (2, "5555.."), (3, "5555..")] {
+            let got = row(|fork| check_get_blobs(version, fork));
+            assert_eq!(got, expected, "getBlobsV{version}");
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod args;
 mod auth;
+mod blobs;
 mod convert;
 mod debug;
 mod engine;

@@ -183,17 +183,23 @@ impl Net {
     }
 
     pub(crate) fn with(genesis: Genesis, config: EngineConfig) -> Self {
+        Self::with_database(genesis, config).0
+    }
+
+    /// Also gives the database, which keeps it open over the engine's end.
+    pub(crate) fn with_database(genesis: Genesis, config: EngineConfig) -> (Self, StateDb) {
         let dir = TempDir::new().unwrap();
         let spec = Arc::new(ChainSpec::new(genesis, None).unwrap());
         let db = open(&dir);
         load_genesis(&db, &spec);
-        let engine = engine::spawn(db, spec.clone(), config.clone()).unwrap();
-        Self {
+        let engine = engine::spawn(db.clone(), spec.clone(), config.clone()).unwrap();
+        let net = Self {
             dir,
             spec,
             config,
             engine,
-        }
+        };
+        (net, db)
     }
 
     /// Stops the engine, lets `work` use the database, and starts it again.
