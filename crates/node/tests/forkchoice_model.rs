@@ -20,7 +20,7 @@ use node::{
     primitives::Block,
 };
 use proptest::prelude::*;
-use state_root::reference::root_of_leaves;
+use state_root::{ChunkPolicy, RootConfig, reference::root_of_leaves};
 use std::collections::HashSet;
 use support::{Fork, Net, STORE, address_of, config, genesis, sender, store, transfer};
 
@@ -59,6 +59,23 @@ fn parents() -> impl Strategy<Value = Vec<usize>> {
     backs.prop_map(|backs| {
         let parents = backs.into_iter().enumerate();
         parents.map(|(n, back)| n.saturating_sub(back)).collect()
+    })
+}
+
+/// When blocks are saved, and both ways of computing a root.
+fn configs() -> impl Strategy<Value = EngineConfig> {
+    let policy = prop_oneof![Just(ChunkPolicy::Always), Just(ChunkPolicy::RangeSteal)];
+    (0..4_u64, 0..3_u64, policy).prop_map(|(threshold, buffer, chunk_policy)| {
+        let config = config();
+        EngineConfig {
+            persistence_threshold: threshold,
+            memory_block_buffer_target: buffer.min(threshold),
+            root: RootConfig {
+                chunk_policy,
+                ..config.root
+            },
+            ..config
+        }
     })
 }
 
@@ -249,16 +266,9 @@ fn check(world: &World, model: &Model, net: &Net) {
     assert_eq!(finalized, model.finalized.map(|n| world.hashes[n]));
 }
 
-async fn play(parents: &[usize], steps: &[Step], threshold: u64, buffer: u64) {
+async fn play(parents: &[usize], steps: &[Step], config: EngineConfig) {
     let world = World::grow(parents).await;
-    let mut net = Net::with(
-        genesis(Fork::Prague),
-        EngineConfig {
-            persistence_threshold: threshold,
-            memory_block_buffer_target: buffer.min(threshold),
-            ..config()
-        },
-    );
+    let mut net = Net::with(genesis(Fork::Prague), config);
     let mut model = Model {
         known: [0].into(),
         head: 0,
@@ -289,10 +299,9 @@ proptest! {
     fn any_order_of_payloads_fork_choices_and_restarts(
         parents in parents(),
         steps in steps(),
-        threshold in 0..4_u64,
-        buffer in 0..3_u64,
+        config in configs(),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(play(&parents, &steps, threshold, buffer));
+        runtime.block_on(play(&parents, &steps, config));
     }
 }

@@ -12,7 +12,7 @@ mod support;
 
 use alloy_eips::BlockNumberOrTag;
 use alloy_primitives::{B256, Bytes};
-use alloy_rpc_types_engine::{ForkchoiceState, PayloadStatus, PayloadStatusEnum};
+use alloy_rpc_types_engine::{ForkchoiceState, PayloadStatus};
 use node::{
     engine::{EngineConfig, ForkchoiceError},
     primitives::Block,
