@@ -8,6 +8,8 @@
     reason = "a failure here fails the test that called"
 )]
 
+mod model;
+#[path = "../support/mod.rs"]
 mod support;
 
 use alloy_eips::BlockNumberOrTag;

@@ -5,13 +5,7 @@
 //! expectation for the engine under test, whose every parallel root is also compared with the
 //! serial reference, and whose database is hashed from scratch at every restart.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a failure here fails the test that called"
-)]
-
-mod support;
-
+use crate::support::{Fork, Net, STORE, address_of, config, genesis, sender, store, transfer};
 use alloy_eips::BlockNumberOrTag;
 use alloy_primitives::{B256, Bytes, U256};
 use alloy_rpc_types_engine::ForkchoiceState;
@@ -22,7 +16,6 @@ use node::{
 use proptest::prelude::*;
 use state_root::{ChunkPolicy, RootConfig, reference::root_of_leaves};
 use std::collections::HashSet;
-use support::{Fork, Net, STORE, address_of, config, genesis, sender, store, transfer};
 
 /// Blocks of a tree, besides genesis.
 const BLOCKS: usize = 14;
