@@ -9,13 +9,14 @@ use super::{
     error::{TOO_LARGE_REQUEST, error},
     forks::{Fork, check_get_blobs},
 };
+use alloy_eips::eip4844::{Blob, BlobAndProofV1, BlobAndProofV2, Bytes48};
 use alloy_primitives::B256;
 use jsonrpsee::{
     RpcModule,
     core::RegisterMethodError,
     types::{ErrorObjectOwned, Params},
 };
-use serde_json::Value;
+use serde::Serialize;
 
 /// Most blobs one request may ask for: what the specification demands at least.
 const MAX_BLOBS: usize = 128;
@@ -27,19 +28,20 @@ pub(super) fn register(module: &mut RpcModule<Context>) -> Result<(), RegisterMe
         "engine_getBlobsV2",
         "engine_getBlobsV3",
     ]) {
-        module.register_method(name, move |params, context, _| {
-            blobs(version, &params, context)
+        module.register_blocking_method(name, move |params, context, _| {
+            blobs(version, &params, &context)
         })?;
     }
     Ok(())
 }
 
-/// Nothing keeps blobs here, so all of them are missing: V2 says so with one null.
+/// One entry for each hash, null when the blob is missing or has the proofs of another version. V2
+/// is one null when any is missing.
 fn blobs(
     version: u8,
     params: &Params<'_>,
     context: &Context,
-) -> Result<Option<Vec<Value>>, ErrorObjectOwned> {
+) -> Result<Option<Vec<Option<BlobAndProofs>>>, ErrorObjectOwned> {
     let mut arguments = Arguments::new(params);
     let hashes: Vec<B256> = arguments.next("versionedHashes")?;
     arguments.end()?;
@@ -55,5 +57,32 @@ fn blobs(
         version,
         Fork::at(context.chain.chain_spec(), head.timestamp),
     )?;
-    Ok((version != 2 || hashes.is_empty()).then(|| vec![Value::Null; hashes.len()]))
+    let found = context.chain.pool().blobs(&context.chain, &hashes);
+    let found: Vec<_> = found
+        .into_iter()
+        .map(|blob| blob.and_then(|(blob, proofs)| BlobAndProofs::of(version, blob, proofs)))
+        .collect();
+    Ok((version != 2 || found.iter().all(Option::is_some)).then_some(found))
+}
+
+/// A blob as a version gives it: with the proof of the whole, or with one for each cell.
+#[derive(Clone, Serialize)]
+#[serde(untagged)]
+enum BlobAndProofs {
+    Whole(BlobAndProofV1),
+    Cells(BlobAndProofV2),
+}
+
+impl BlobAndProofs {
+    fn of(version: u8, blob: Blob, proofs: Vec<Bytes48>) -> Option<Self> {
+        let blob = Box::new(blob);
+        match (version, proofs.as_slice()) {
+            (1, [proof]) => Some(Self::Whole(BlobAndProofV1 {
+                blob,
+                proof: *proof,
+            })),
+            (2.., [_, _, ..]) => Some(Self::Cells(BlobAndProofV2 { blob, proofs })),
+            _ => None,
+        }
+    }
 }
