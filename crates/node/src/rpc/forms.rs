@@ -101,7 +101,11 @@ fn data(text: &str) -> Result<Vec<u8>, String> {
     if digits.len() % 2 == 1 {
         return Err(format!("hex string of odd length: {}", shown(text)));
     }
-    hex::decode(digits.as_bytes()).map_err(|_| format!("invalid hex string: {}", shown(text)))
+    // The decoder would skip a second prefix.
+    let decoded = Some(digits)
+        .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+        .and_then(|digits| hex::decode(digits).ok());
+    decoded.ok_or_else(|| format!("invalid hex string: {}", shown(text)))
 }
 
 fn fixed<const N: usize>(text: &str) -> Result<FixedBytes<N>, String> {
@@ -309,6 +313,7 @@ mod tests {
         check::<Hash>(&format!("\"{HASH}11\""), Err("33 bytes instead of 32"));
         check::<Hash>("\"0x1\"", Err("odd length: \"0x1\""));
         check::<Account>("\"0xzz\"", Err("invalid hex string: \"0xzz\""));
+        check::<Data>("\"0x0x11\"", Err("invalid hex string: \"0x0x11\""));
         check("\"0x\"", Ok(Data(Bytes::new())));
         check("\"0X00fF\"", Ok(Data(Bytes::from_static(&[0, 0xff]))));
         let long = format!("\"0x{}\"", "1".repeat(10_001));
