@@ -15,7 +15,7 @@ const GETH_VERSION: &str = "v1.17.8";
 /// Oldest Go whose compiler builds that geth, as (major, minor).
 const OLDEST_GO: (u32, u32) = (1, 25);
 /// Where tests find geth.
-const GETH_VARIABLE: &str = "ENGINE_BENCH_GETH";
+pub(crate) const GETH_VARIABLE: &str = "ENGINE_BENCH_GETH";
 /// Where tests find the program that makes a chain through every fork.
 const CHAIN_MAKER_VARIABLE: &str = "ENGINE_BENCH_CHAIN_MAKER";
 
@@ -35,7 +35,7 @@ pub(crate) fn missing() -> Option<String> {
 }
 
 /// The file that holds geth once [`install_geth`] has run.
-fn geth(root: &Path) -> PathBuf {
+pub(crate) fn geth(root: &Path) -> PathBuf {
     root.join("target/tools")
         .join(format!("geth@{GETH_VERSION}"))
         .join("geth")
