@@ -17,7 +17,7 @@ use node::{
     primitives::Block,
 };
 use state_db::StateDb;
-use state_root::reference::root_of_leaves;
+use state_root::{ChunkPolicy, RootConfig, reference::root_of_leaves};
 use support::{
     FEE_RECIPIENT, Fork, Net, STORE, address_of, attributes, config, data, genesis, sender, state,
     store, transfer,
@@ -264,7 +264,24 @@ async fn a_repeated_payload_is_valid_again() {
 
 #[tokio::test]
 async fn reorganises_to_a_side_chain_and_back() {
-    let net = Net::with(genesis(Fork::Prague), long_memory());
+    reorganises(long_memory()).await;
+}
+
+#[tokio::test]
+async fn reorganises_with_nodes_kept_across_blocks() {
+    let root = RootConfig {
+        chunk_policy: ChunkPolicy::RangeSteal,
+        ..config().root
+    };
+    reorganises(EngineConfig {
+        root,
+        ..long_memory()
+    })
+    .await;
+}
+
+async fn reorganises(config: EngineConfig) {
+    let net = Net::with(genesis(Fork::Prague), config);
     let main = grow(&net, 0, 3).await;
     let side_first = net.build(main[0], vec![store(5, 0, 1, 77)]).await;
     assert!(net.send(&side_first).await.is_valid());
