@@ -16,7 +16,7 @@ use std::{
 };
 
 /// Tries kept besides the newest: more than a payload builder and a short reorganisation need.
-const OLDER_TRIES: usize = 4;
+pub(super) const OLDER_TRIES: usize = 4;
 
 /// Part of the bound, in eighths, that eviction leaves, so that it does not come back every block.
 const EIGHTHS_KEPT: usize = 6;
@@ -33,8 +33,8 @@ pub(super) struct Kept {
 struct KeptTrie {
     root: B256,
     trie: Slot<AccountContent>,
-    /// Memory of nodes that this trie has instead of an older one.
-    copied_bytes: usize,
+    /// Memory of the nodes its block made or let go.
+    turnover_bytes: usize,
 }
 
 impl Kept {
@@ -47,20 +47,24 @@ impl Kept {
     }
 
     /// Keeps the trie of a finished block.
-    pub(super) fn keep(&mut self, root: B256, trie: Slot<AccountContent>, copied_bytes: usize) {
+    pub(super) fn keep(&mut self, root: B256, trie: Slot<AccountContent>, turnover_bytes: usize) {
         self.tries.retain(|kept| kept.root != root);
         self.tries.push_back(KeptTrie {
             root,
             trie,
-            copied_bytes,
+            turnover_bytes,
         });
     }
 
-    /// Memory of everything that is kept.
+    /// Memory of everything that is kept, or a little more: what the newest trie does not have was
+    /// made or let go by one of the blocks since the oldest.
     pub(super) fn bytes(&self) -> usize {
         let newest = self.tries.back().map_or(0, |kept| kept.trie.bytes());
-        let copied: usize = self.tries.iter().map(|kept| kept.copied_bytes).sum();
-        newest + copied
+        if self.tries.len() < 2 {
+            return newest;
+        }
+        let turnover: usize = self.tries.iter().map(|kept| kept.turnover_bytes).sum();
+        newest + turnover
     }
 
     /// The tries, oldest first.
@@ -76,10 +80,6 @@ impl Kept {
         }
         while self.tries.len() > 1 && self.bytes() > bound_bytes {
             self.tries.pop_front();
-        }
-        // The oldest shares its nodes with nobody any more.
-        if let Some(oldest) = self.tries.front_mut() {
-            oldest.copied_bytes = 0;
         }
         if self.bytes() <= bound_bytes {
             return;

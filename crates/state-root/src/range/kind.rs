@@ -122,6 +122,9 @@ impl Kind for AccountContent {
             storage_root: storage.root_hash(),
             ..account
         });
+        if account.is_none() {
+            found.turnover_bytes += storage.bytes();
+        }
         *content = account.map(|account| Self { account, storage });
         Ok(account != before)
     }
@@ -172,6 +175,7 @@ fn change_storage<S: StateSource>(
 ) -> Result<(), RootError> {
     let wiped = change.wiped;
     if wiped {
+        found.turnover_bytes += storage.bytes();
         *storage = Slot::default();
     }
     let mut found_below = Found::default();

@@ -197,7 +197,7 @@ struct Running {
     hasher: KeyHasher,
     leaves: ChangedLeaves,
     counters: RootCounters,
-    copied_bytes: usize,
+    turnover_bytes: usize,
 }
 
 impl Running {
@@ -207,7 +207,7 @@ impl Running {
             hasher: KeyHasher::default(),
             leaves: ChangedLeaves::default(),
             counters: RootCounters::default(),
-            copied_bytes: 0,
+            turnover_bytes: 0,
         }
     }
 }
@@ -262,7 +262,7 @@ impl<S: StateSource> Block<S> {
             Ok(Some(outcome)) => {
                 let trie = std::mem::take(&mut running.trie);
                 let mut kept = lock(&self.shared.kept);
-                kept.keep(outcome.root, trie, running.copied_bytes);
+                kept.keep(outcome.root, trie, running.turnover_bytes);
                 // Nobody waits when the job was dropped.
                 let _ = self.outcome.send(Ok(outcome));
                 kept.trim(self.kept_bytes);
@@ -330,7 +330,7 @@ impl<S: StateSource> Block<S> {
         counters.jobs += found.ranges;
         counters.unsplit_batches += u64::from(found.ranges == 1);
         counters.nodes_revealed += found.nodes_revealed;
-        running.copied_bytes += found.copied_bytes;
+        running.turnover_bytes += found.turnover_bytes;
         Ok(found)
     }
 

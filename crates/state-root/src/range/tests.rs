@@ -1,6 +1,7 @@
 //! What the strategy promises besides right roots, which [`crate::trial`] shows.
 
 use super::{
+    kept::OLDER_TRIES,
     node::{Branch, Content, Leaf, Node, Slot},
     *,
 };
@@ -9,7 +10,7 @@ use crate::{
     updates::Account,
 };
 use alloy_primitives::{U256, keccak256};
-use std::{mem::size_of, thread};
+use std::{collections::BTreeSet, mem::size_of, thread};
 
 fn pool(grain: usize, threads: usize, kept_bytes: usize) -> RangePool {
     RangePool::new(RangeConfig {
@@ -120,16 +121,42 @@ fn ranges_are_cut_down_to_the_grain() {
     assert_eq!(jobs[2], 1);
 }
 
-/// The memory of a subtree, added up anew.
-fn recount<C: Content>(slot: &Slot<C>, hanging: &impl Fn(&C) -> usize) -> usize {
+/// The memory of a subtree, added up anew without the nodes in `seen`, which it joins.
+fn recount<C: Content>(
+    slot: &Slot<C>,
+    seen: &mut BTreeSet<usize>,
+    hanging: &impl Fn(&C, &mut BTreeSet<usize>) -> usize,
+) -> usize {
     match &slot.node {
         Node::None => 0,
-        Node::Leaf(leaf) => size_of::<Leaf<C>>() + hanging(&leaf.content),
+        Node::Leaf(leaf) if !seen.insert(Arc::as_ptr(leaf).addr()) => 0,
+        Node::Leaf(leaf) => size_of::<Leaf<C>>() + hanging(&leaf.content, seen),
+        Node::Branch(branch) if !seen.insert(Arc::as_ptr(branch).addr()) => 0,
         Node::Branch(branch) => {
-            let below = branch.children.iter().map(|child| recount(child, hanging));
-            size_of::<Branch<C>>() + below.sum::<usize>()
+            let children = branch.children.iter();
+            let below = children.map(|child| recount(child, seen, hanging));
+            below.sum::<usize>() + size_of::<Branch<C>>()
         }
     }
+}
+
+fn recount_trie(trie: &Slot<AccountContent>, seen: &mut BTreeSet<usize>) -> usize {
+    recount(trie, seen, &|account, seen| {
+        recount(&account.storage, seen, &|_, _| 0)
+    })
+}
+
+/// A block that changes a part of the state, makes some accounts and removes others.
+fn moving_block(number: u64) -> Vec<HashedChange> {
+    let first = number * 37 % 900;
+    let gone = (0..number).map(|seed| HashedChange {
+        account: Some(None),
+        storage_wiped: true,
+        slots: Vec::new(),
+        ..change(seed * 3, 0)
+    });
+    let changed = (first..first + 60).map(|seed| change(seed, number));
+    changed.chain(gone).collect()
 }
 
 #[test]
@@ -137,27 +164,23 @@ fn memory_stays_within_its_bound() {
     for bound in [0, 30_000, 300_000, 1 << 30] {
         let (pool, mut chain) = (pool(50, 2, bound), Chain::of(1_000));
         let mut most = 0;
-        for number in 2..40 {
-            // A part of the state that moves on, growing and shrinking.
-            let first = number * 37 % 900;
-            let block: Vec<_> = (first..first + 60)
-                .map(|seed| change(seed, number))
-                .collect();
-            let gone = (0..number).map(|seed| HashedChange {
-                account: Some(None),
-                storage_wiped: true,
-                slots: Vec::new(),
-                ..change(seed * 3, 0)
-            });
-            chain.extend(&pool, &[block, gone.collect()]);
+        for number in 2..30 {
+            // The sibling is the newest for a moment, and then a side block.
+            let mut sibling = chain.clone();
+            sibling.extend(&pool, &[moving_block(number + 100)]);
+            chain.extend(&pool, &[moving_block(number)]);
             settle(&pool);
             let kept = lock(&pool.shared.kept);
+            let mut seen = BTreeSet::new();
+            let apart = kept.tries().map(|trie| recount_trie(trie, &mut seen));
+            let together: usize = apart.sum();
+            assert!(together <= kept.bytes(), "{together} of {}", kept.bytes());
             assert!(kept.bytes() <= bound, "{} of {bound}", kept.bytes());
-            most = most.max(kept.bytes());
+            assert!(kept.tries().count() <= OLDER_TRIES + 1);
             for trie in kept.tries() {
-                let slots = |account: &AccountContent| recount(&account.storage, &|_| 0);
-                assert_eq!(recount(trie, &slots), trie.bytes());
+                assert_eq!(recount_trie(trie, &mut BTreeSet::new()), trie.bytes());
             }
+            most = most.max(together);
         }
         let state = MemState::clone(&chain.state);
         let scratch = MemState::from_leaves(state.accounts.clone(), state.slots.clone());

@@ -56,8 +56,9 @@ pub(super) struct Found {
     pub(super) storages: Vec<(B256, StorageTrieUpdates)>,
     pub(super) ranges: u64,
     pub(super) nodes_revealed: u64,
-    /// Memory of nodes that were copied because an earlier block's trie holds them too.
-    pub(super) copied_bytes: usize,
+    /// Memory of nodes that were read, made, copied because an earlier block's trie holds them too,
+    /// or let go with all that was below: at most so much is in another block's trie alone.
+    pub(super) turnover_bytes: usize,
 }
 
 impl Found {
@@ -74,13 +75,13 @@ impl Found {
         self.updates.extend(other.updates);
         self.removed.extend(other.removed);
         self.append_below(other.storages, (other.ranges, other.nodes_revealed));
-        self.copied_bytes += other.copied_bytes;
+        self.turnover_bytes += other.turnover_bytes;
     }
 
     /// Adds what was found in a storage trie.
     pub(super) fn append_storage(&mut self, other: Self) {
         self.append_below(other.storages, (other.ranges, other.nodes_revealed));
-        self.copied_bytes += other.copied_bytes;
+        self.turnover_bytes += other.turnover_bytes;
     }
 
     fn append_below(
@@ -161,6 +162,7 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
             let mut content = None;
             K::change(self, &mut content, (key, change), found)?;
             slot.node = content.map_or(Node::None, |content| new_leaf(*key, content));
+            found.turnover_bytes += slot.bytes();
             return Ok(!slot.is_empty());
         }
         self.fork(slot, (first, common_prefix(&first, &last)), changes, found)
@@ -230,6 +232,7 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
         *below = take(slot);
         below.encoded = None;
         branch.bytes += below.bytes();
+        found.turnover_bytes += size_of::<Branch<K>>();
         slot.node = Node::Branch(Arc::new(branch));
         self.descend(slot, changes, found)?;
         Ok(true)
@@ -339,6 +342,7 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
             K::check_root(slot.root_hash(), read.root_hash())?;
         }
         found.nodes_revealed += nodes as u64;
+        found.turnover_bytes += read.bytes();
         slot.node = read.node;
         Ok(())
     }
@@ -395,7 +399,7 @@ fn new_leaf<K: Kind>(key: B256, content: K) -> Node<K> {
 /// The node behind a reference, copied when an earlier block's trie holds it too.
 fn make_mut<'n, N: Clone>(node: &'n mut Arc<N>, found: &mut Found) -> &'n mut N {
     if Arc::get_mut(node).is_none() {
-        found.copied_bytes += size_of::<N>();
+        found.turnover_bytes += size_of::<N>();
     }
     Arc::make_mut(node)
 }
