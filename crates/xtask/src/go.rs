@@ -61,11 +61,12 @@ fn chain_maker(root: &Path) -> PathBuf {
     root.join("target/tools/chain-maker")
 }
 
-/// Builds the chain maker from its sources; Go does nothing when they have not changed.
+/// Builds the chain maker from its sources, with the flags of geth, whose packages it then shares; Go
+/// does nothing when they have not changed.
 pub(crate) fn build_chain_maker(root: &Path) -> Result<()> {
     let mut command = Command::new("go");
     command
-        .args(["build", "-mod=readonly", "-trimpath", "-o"])
+        .args(["build", "-mod=readonly", "-o"])
         .arg(chain_maker(root))
         .arg(".")
         .current_dir(root.join("tests/chain-maker"));
