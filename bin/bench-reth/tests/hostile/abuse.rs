@@ -2,7 +2,7 @@
 //! allow, and a well-behaved client is served all the while.
 
 use super::{
-    support::World,
+    support::{PAID, World},
     wire::{PING, assert_alive, connect, exchange, json, memory_bytes, post, read_answer, token},
 };
 use std::{
@@ -69,6 +69,7 @@ fn two_hundred_slow_uploads_hold_a_bounded_amount_and_the_engine_answers() {
     let peak = memory_bytes(&node, "VmHWM");
     assert!(peak < AUTH_HELD_BYTES + BASE_BYTES, "{} MiB", peak / MIB);
     node.advance(2);
+    assert_eq!(node.balance(PAID), "0x77359400");
     // Who had to go was told so, unless the reset of what it went on sending came first.
     let told: Vec<_> = slow
         .iter_mut()

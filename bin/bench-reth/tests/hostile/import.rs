@@ -1,33 +1,12 @@
 //! Chain files that are damaged: the error says where, the exit code is 2, and the chain ends at the
 //! last valid block.
 
-use super::support::{Node, World, stderr};
-use alloy_consensus::TxEnvelope;
-use alloy_eips::eip7685::Requests;
-use alloy_primitives::B256;
-use alloy_rpc_types_engine::{
-    CancunPayloadFields, ExecutionPayload, ExecutionPayloadSidecar, PraguePayloadFields,
-};
-use serde_json::Value;
-
-fn rlp(envelope: &Value) -> Vec<u8> {
-    let payload: ExecutionPayload =
-        serde_json::from_value(envelope["executionPayload"].clone()).unwrap();
-    let sidecar = ExecutionPayloadSidecar::v4(
-        CancunPayloadFields::new(B256::ZERO, Vec::new()),
-        PraguePayloadFields::new(Requests::default()),
-    );
-    let block = payload
-        .try_into_block_with_sidecar::<TxEnvelope>(&sidecar)
-        .unwrap();
-    alloy_rlp::encode(block)
-}
-
+use super::support::{Node, World, block_rlp, stderr};
 /// The blocks of a chain, and its node.
 fn blocks(node: &Node, count: usize) -> Vec<Vec<u8>> {
     (0..count)
         .map(|_| {
-            let block = rlp(&node.build());
+            let block = block_rlp(&node.build());
             node.advance(1);
             block
         })

@@ -378,7 +378,10 @@ fn names_an_id(short: &ShortBody) -> bool {
         #[serde(rename = "id")]
         _id: IgnoredAny,
     }
-    let request = short.get();
+    // A batch is a list, which would pass for the fields of a structure in their order.
+    let request = short
+        .get()
+        .filter(|json| json.trim_ascii_start().starts_with(b"{"));
     request.is_some_and(|json| serde_json::from_slice::<Identified>(json).is_ok())
 }
 
