@@ -122,7 +122,6 @@ fn a_transaction_that_is_none_makes_the_block_invalid() {
         ("another chain", legacy(Some(1))),
         ("no money", legacy(None)),
         ("no blobs", blobs(Vec::new())),
-        ("an unknown kind of blob hash", blobs(vec![B256::ZERO])),
         ("a hundred thousand zeros", vec![0; 100_000].into()),
         (
             "lists in lists",
