@@ -4,7 +4,7 @@
 //! Compact, except bare integers and byte strings, which reth stores as SCALE (little-endian).
 //! Decoders never panic: what does not fit is [`None`].
 
-use crate::contain::contained;
+use crate::{contain::contained, types::Receipt};
 use alloy_primitives::{Address, B256, KECCAK256_EMPTY, U256};
 use alloy_trie::{BranchNodeCompact, Nibbles};
 use reth_codecs::{Compact, Compress, Decompress};
@@ -168,6 +168,24 @@ pub(crate) fn decode_list<T: Compact>(value: &[u8]) -> Option<T> {
     (list_length(value)? <= value.len()).then(|| decode_compact(value))?
 }
 
+/// A receipt. Its decoder makes room for as many logs as the row claims, so the claim of an
+/// uncompressed row is looked at first.
+///
+/// The flag byte holds, from the lowest bit, the type (2 bits, 3 for one in a byte of its own),
+/// whether it succeeded, the length of the gas (4 bits), and whether the rest is compressed.
+pub(crate) fn decode_receipt(value: &[u8]) -> Option<Receipt> {
+    let (&flags, rest) = value.split_first()?;
+    if flags & 0x80 == 0 {
+        let kind = usize::from(flags & 3 == 3);
+        let gas = usize::from(flags >> 3 & 0xf);
+        let logs = rest.get(kind + gas..)?;
+        if list_length(logs)? > logs.len() {
+            return None;
+        }
+    }
+    decode_compact(value)
+}
+
 /// The number a Compact list begins with: seven bits a byte, lowest first.
 fn list_length(value: &[u8]) -> Option<usize> {
     let end = value.iter().take(9).position(|byte| *byte < 0x80)?;
@@ -257,6 +275,23 @@ mod tests {
             account(0, 0, SLOT),
             [&hex!("0004")[..], SLOT.as_slice()].concat()
         );
+    }
+
+    #[test]
+    fn receipts_claim_no_more_logs_than_they_have_bytes() {
+        let receipt = Receipt {
+            tx_type: alloy_consensus::TxType::Eip4844,
+            success: true,
+            cumulative_gas_used: 21_000,
+            logs: Vec::new(),
+        };
+        let mut row = Vec::new();
+        receipt.to_compact(&mut row);
+        assert_eq!(decode_receipt(&row), Some(receipt));
+        // Two billion logs.
+        row.pop();
+        row.extend([0xff, 0xff, 0xff, 0xff, 0x07]);
+        assert_eq!(decode_receipt(&row), None);
     }
 
     #[test]

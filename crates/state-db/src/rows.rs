@@ -4,7 +4,7 @@ use crate::{
     codec::{self, BodyIndices, decode_compact, decode_list},
     history,
     tables::Table,
-    types::{Receipt, TransactionSigned},
+    types::TransactionSigned,
 };
 use alloy_consensus::Header;
 use alloy_eips::eip4895::Withdrawals;
@@ -23,7 +23,7 @@ pub fn reencode(table: Table, value: &[u8]) -> Option<Vec<u8>> {
         Table::BlockOmmers => decode_list::<Vec<Header>>(value).map(compact),
         Table::BlockWithdrawals => decode_list::<Withdrawals>(value).map(compact),
         Table::Transactions => decode_compact::<TransactionSigned>(value).map(compact),
-        Table::Receipts => decode_compact::<Receipt>(value).map(compact),
+        Table::Receipts => codec::decode_receipt(value).map(compact),
         Table::HeaderNumbers
         | Table::TransactionHashNumbers
         | Table::TransactionBlocks

@@ -121,7 +121,7 @@ impl<K: TransactionKind> DbTx<K> {
             return Ok(None);
         }
         let indices = self.body_indices(number)?;
-        self.numbered(Table::Receipts, indices, decode_compact)
+        self.numbered(Table::Receipts, indices, codec::decode_receipt)
             .map(Some)
     }
 
