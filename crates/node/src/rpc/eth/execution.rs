@@ -3,7 +3,7 @@
 use super::{
     Answer, Module, Registered, access_list, block_of, estimate,
     machine::{Machine, Overrides},
-    message::{gas_cap, message},
+    message::{gas_cap, in_era, message},
     not_found, reading, state_of,
 };
 use crate::rpc::{Context, args::Arguments, forms::BlockRef};
@@ -48,8 +48,9 @@ pub(super) fn prepare(params: &Params<'_>, context: &Context) -> Answer<Prepared
     arguments.end()?;
     let gas = request.gas;
     let chain_id = context.chain.chain_spec().chain_id();
-    let tx = message(request, chain_id, gas_cap(context.options.call_gas_cap))?;
     let block = block_of(context, id)?.ok_or_else(|| not_found(id))?;
+    let request = in_era(request, block.block.header.base_fee_per_gas.is_some());
+    let tx = message(request, chain_id, gas_cap(context.options.call_gas_cap))?;
     let state = state_of(context, BlockId::from(block.block.hash))?;
     let machine = Machine::new(context, &block.block.header, state, overrides)?;
     Ok(Prepared { machine, tx, gas })

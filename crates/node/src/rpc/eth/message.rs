@@ -24,6 +24,18 @@ pub(super) fn gas_cap(flag: u64) -> u64 {
     if flag == 0 { UNLIMITED_GAS } else { flag }
 }
 
+/// The request as a block with or without a base fee takes it: before London there is one price.
+pub(super) fn in_era(request: TransactionRequest, has_base_fee: bool) -> TransactionRequest {
+    if has_base_fee {
+        return request;
+    }
+    TransactionRequest {
+        max_fee_per_gas: None,
+        max_priority_fee_per_gas: None,
+        ..request
+    }
+}
+
 /// The message `request` describes. Its gas limit is `gas_cap` at most.
 pub(super) fn message(request: TransactionRequest, chain_id: u64, gas_cap: u64) -> Answer<TxEnv> {
     check(&request, chain_id)?;
