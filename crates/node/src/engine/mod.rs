@@ -34,6 +34,7 @@ mod step_roots;
 mod tree;
 mod validate;
 mod waiting;
+pub mod witness;
 
 use crate::{chainspec::ChainSpec, primitives::BlockNumHash};
 use alloy_primitives::B256;

@@ -1,11 +1,11 @@
 //! Plain state after one block: in-memory blocks newest to oldest, then one database snapshot.
 
-use super::{reader::ReadError, tree::ExecutedBlock};
+use super::{reader::ReadError, tree::ExecutedBlock, witness::Reads};
 use alloy_primitives::{Address, B256, KECCAK256_EMPTY, U256, map::B256Map};
 use revm::{DatabaseRef, bytecode::Bytecode, database::BundleState, state::AccountInfo};
 use state_db::DbView;
 use state_root::updates::Account;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Codes kept decoded. At the largest code size this is under 100 MiB.
 const MAX_CACHED_CODES: usize = 4096;
@@ -40,6 +40,8 @@ pub struct StateReader {
     view: DbView,
     history: Option<u64>,
     codes: Arc<CodeCache>,
+    /// Where reads of an execution are noted, when somebody wants to know.
+    reads: Option<Arc<Mutex<Reads>>>,
 }
 
 impl StateReader {
@@ -56,6 +58,19 @@ impl StateReader {
             view,
             history,
             codes,
+            reads: None,
+        }
+    }
+
+    /// Notes what an execution reads from now on.
+    pub(super) fn noting(mut self, reads: Arc<Mutex<Reads>>) -> Self {
+        self.reads = Some(reads);
+        self
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Reads)) {
+        if let Some(reads) = &self.reads {
+            note(&mut reads.lock().unwrap_or_else(PoisonError::into_inner));
         }
     }
 
@@ -131,6 +146,9 @@ impl DatabaseRef for StateReader {
     type Error = ReadError;
 
     fn basic_ref(&self, address: Address) -> Result<Option<AccountInfo>, ReadError> {
+        self.note(|reads| {
+            reads.accounts.entry(address).or_default();
+        });
         Ok(self.account(address)?.map(|account| AccountInfo {
             balance: account.balance,
             nonce: account.nonce,
@@ -141,15 +159,30 @@ impl DatabaseRef for StateReader {
     }
 
     fn code_by_hash_ref(&self, code_hash: B256) -> Result<Bytecode, ReadError> {
-        self.code(code_hash)?
-            .ok_or_else(|| ReadError(format!("code {code_hash} is missing")))
+        let code = self
+            .code(code_hash)?
+            .ok_or_else(|| ReadError(format!("code {code_hash} is missing")))?;
+        self.note(|reads| {
+            reads.codes.insert(code_hash, code.original_bytes());
+        });
+        Ok(code)
     }
 
     fn storage_ref(&self, address: Address, slot: U256) -> Result<U256, ReadError> {
+        self.note(|reads| {
+            reads
+                .accounts
+                .entry(address)
+                .or_default()
+                .insert(B256::from(slot));
+        });
         self.storage(address, B256::from(slot))
     }
 
     fn block_hash_ref(&self, number: u64) -> Result<B256, ReadError> {
+        self.note(|reads| {
+            reads.lowest_block = Some(reads.lowest_block.map_or(number, |low| low.min(number)));
+        });
         if let Some(block) = self
             .layers
             .iter()

@@ -9,6 +9,7 @@ use super::{
     convert,
     eth::{Answer, Module, Registered, block_of, not_found, raw_transaction, reading, step_roots},
     forms::BlockRef,
+    witness,
 };
 use crate::primitives::ChainBlock;
 use alloy_eips::{BlockId, eip2718::Encodable2718};
@@ -20,6 +21,7 @@ use std::sync::Arc;
 pub(super) fn module(context: Arc<Context>) -> Result<Module, RegisterMethodError> {
     let mut module = RpcModule::from_arc(context);
     register(&mut module)?;
+    witness::register(&mut module)?;
     Ok(module)
 }
 

@@ -21,6 +21,7 @@ mod public;
 mod reth;
 mod server;
 mod testing;
+mod witness;
 
 pub use error::invalid_params;
 pub use in_process::InProcess;

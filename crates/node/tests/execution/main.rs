@@ -5,7 +5,9 @@
     reason = "a failure here fails the test that called"
 )]
 
+#[path = "../support/mod.rs"]
 mod support;
+mod witness;
 
 use alloy_primitives::{Address, B256, Bytes, U256, hex};
 use clap::Parser as _;
@@ -209,9 +211,8 @@ async fn a_call_that_fails_says_why() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_estimate_is_the_least_that_works() {
-    let node = Node::start(Fork::Osaka);
+async fn estimates_are_the_least_that_works(fork: Fork) -> Node {
+    let node = Node::start(fork);
     let input = |slot: u64, value: u64| {
         let words = [B256::from(U256::from(slot)), B256::from(U256::from(value))];
         hex::encode_prefixed(words.concat())
@@ -245,6 +246,17 @@ async fn an_estimate_is_the_least_that_works() {
             assert_eq!(answer.get("result").is_some(), works, "{params}: {answer}");
         }
     }
+    node
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_estimate_is_the_least_that_works_at_prague() {
+    estimates_are_the_least_that_works(Fork::Prague).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_estimate_is_the_least_that_works_at_osaka() {
+    let node = estimates_are_the_least_that_works(Fork::Osaka).await;
     let (code, message) = node
         .error("eth_estimateGas", json!([{"input": "0x5b600056"}]))
         .await;
