@@ -233,7 +233,9 @@ async fn a_witness_has_nothing_to_spare() {
     for n in 0..4 {
         net.extend(net.head(), traffic(n)).await;
     }
-    let hash = net.head();
+    // Nothing is removed here, so no node is there for an order of changes that is not taken.
+    let transfer = transfer(0, 4, address_of(99), 1);
+    let hash = net.extend(net.head(), vec![transfer]).await;
     let block = net.engine.chain().block_by_hash(hash).unwrap().unwrap();
     let witness = check(&net, hash);
     for index in 0..witness.state.len() {
