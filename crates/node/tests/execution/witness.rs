@@ -107,6 +107,7 @@ impl DatabaseRef for Stateless {
             balance: account.balance,
             nonce: account.nonce,
             code_hash: account.code_hash,
+            code: None,
             ..Default::default()
         }))
     }
