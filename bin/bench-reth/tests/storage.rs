@@ -231,7 +231,7 @@ fn limited_node(world: &World, limit_bytes: u64) -> Node {
 fn a_node_without_room_answers_why_ends_and_goes_on_with_room() {
     let (world, _) = busy_world();
     let chain = &BUSY.1;
-    let mut node = limited_node(&world, 3 << 20);
+    let mut node = limited_node(&world, 2 << 20);
     let mut refusal = None;
     for number in 1..=TRUNK {
         let block = chain.block(false, number).unwrap();

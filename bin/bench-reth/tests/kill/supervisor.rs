@@ -35,6 +35,7 @@ pub(crate) struct Figures {
     finished: u64,
     restarts: u64,
     reorgs: u64,
+    finished_unwinds: u64,
     resent: u64,
     verified: u64,
 }
@@ -50,7 +51,8 @@ impl fmt::Display for Figures {
         write!(
             f,
             "{} kills (replay {}, start {}, import {}, unwind {}, init {}), {} commands faster \
-             than their kill, {} restarts, {} reorgs, {} blocks sent again, {} verifications",
+             than their kill, {} restarts, {} reorgs, {} cut unwinds finished by \
+             the next start, {} blocks sent again, {} verifications",
             self.kills(),
             self.replay,
             self.start,
@@ -60,6 +62,7 @@ impl fmt::Display for Figures {
             self.finished,
             self.restarts,
             self.reorgs,
+            self.finished_unwinds,
             self.resent,
             self.verified
         )
@@ -70,7 +73,8 @@ impl fmt::Display for Figures {
 struct Verified {
     head: u64,
     hash: String,
-    unwind_pending: bool,
+    /// The target of an unwind that was cut.
+    pending: Option<u64>,
 }
 
 pub(crate) struct Supervisor {
@@ -292,13 +296,10 @@ impl Supervisor {
             left.head
         );
         assert!(killed || left.head == target);
-        if left.unwind_pending {
-            assert_eq!(left.head, before);
-            self.head = target;
-            self.on_branch &= target > FORK;
-            self.node(&[]).terminate();
-            assert!(!self.settle().unwind_pending);
-        }
+        assert!(
+            left.pending
+                .is_none_or(|pending| pending == target && left.head == before)
+        );
     }
 
     /// Kills the making of another datadir, and makes it again.
@@ -342,6 +343,16 @@ impl Supervisor {
             left.head,
             left.hash
         );
+        if let Some(target) = left.pending {
+            self.head = target;
+            self.on_branch &= target > FORK;
+            // The next start finishes it.
+            self.node(&[]).terminate();
+            let finished = self.verify(&self.world.datadir());
+            assert_eq!((finished.head, finished.pending), (target, None));
+            self.figures.verified += 1;
+            self.figures.finished_unwinds += 1;
+        }
         left
     }
 
@@ -364,7 +375,10 @@ impl Supervisor {
         Verified {
             head: report["head"].as_u64().unwrap(),
             hash: report["head_hash"].as_str().unwrap().to_owned(),
-            unwind_pending: notes.contains("was interrupted"),
+            pending: notes.split_once("an unwind to block ").map(|(_, rest)| {
+                let digits = rest.split(' ').next();
+                digits.and_then(|target| target.parse().ok()).unwrap()
+            }),
         }
     }
 
