@@ -227,6 +227,13 @@ fn limited_node(world: &World, limit_bytes: u64) -> Node {
     )
 }
 
+/// Makes a block of the trunk the head, with safe and finalized blocks behind it.
+fn make_head(node: &Node, chain: &Chain, number: u64) {
+    let params = json!([chain.forkchoice(false, number), null]);
+    let updated = node.engine("engine_forkchoiceUpdatedV3", params).unwrap();
+    assert_eq!(updated["payloadStatus"]["status"], "VALID", "{updated}");
+}
+
 #[test]
 fn a_node_without_room_answers_why_ends_and_goes_on_with_room() {
     let (world, _) = busy_world();
@@ -242,7 +249,7 @@ fn a_node_without_room_answers_why_ends_and_goes_on_with_room() {
                 break;
             }
         }
-        node.forkchoice(&json!(block.hash));
+        make_head(&node, chain, number);
         // The save fails in the background: the next payload is told.
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
@@ -257,7 +264,7 @@ fn a_node_without_room_answers_why_ends_and_goes_on_with_room() {
     for number in kept + 1..=TRUNK {
         let block = chain.block(false, number).unwrap();
         assert_eq!(node.new_payload(&block.envelope)["status"], "VALID");
-        node.forkchoice(&json!(block.hash));
+        make_head(&node, chain, number);
     }
     node.terminate();
     assert_eq!(

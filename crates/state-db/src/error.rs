@@ -322,3 +322,40 @@ pub enum UnwindError {
         problem: String,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explained(code: i32, folder: &Path) -> String {
+        let error = DbError::Mdbx {
+            action: "commit",
+            table: "the database",
+            source: MdbxError::from_err_code(code).into(),
+        };
+        let error = error.explained(folder);
+        assert_eq!(error.is_full(), error.is_storage_failure(), "{error}");
+        error.to_string()
+    }
+
+    #[test]
+    fn want_of_room_is_told_from_other_failures() {
+        let dir = tempfile::tempdir().unwrap();
+        for (code, expected) in [
+            (Errno::ENOSPC as i32, "no space is left on the disk"),
+            (Errno::EDQUOT as i32, "the disk quota is used up"),
+            (Errno::EFBIG as i32, "the largest file size allowed"),
+            (MdbxError::MapFull.to_err_code(), "raise --db.max-size"),
+        ] {
+            let text = explained(code, dir.path());
+            assert!(text.starts_with("commit the database: "), "{text}");
+            assert!(text.contains(expected), "{text}");
+            assert!(text.contains(&dir.path().display().to_string()), "{text}");
+        }
+        let busy = explained(MdbxError::Busy.to_err_code(), dir.path());
+        assert_eq!(
+            busy,
+            "commit the database: another write transaction is running"
+        );
+    }
+}

@@ -205,3 +205,19 @@ fn only_an_empty_database_is_loaded_and_only_its_root_becomes_genesis() {
     );
     assert_eq!(db.view().unwrap().head().unwrap(), None);
 }
+
+#[test]
+fn what_an_interrupted_load_left_is_cleared_and_a_chain_is_not() {
+    let (_dir, db) = temp_db();
+    assert!(!db.clear_interrupted_load().unwrap());
+    run(&db, items(&base_model()), 1 << 20).unwrap();
+    assert!(db.clear_interrupted_load().unwrap());
+    assert!(dump_all(&db, &[]).iter().all(|(_, rows)| rows.is_empty()));
+    load(&db, &base_model());
+    let before = dump_all(&db, &[]);
+    assert!(matches!(
+        db.clear_interrupted_load(),
+        Err(DbError::NotEmpty)
+    ));
+    assert_same(&dump_all(&db, &[]), &before);
+}

@@ -164,12 +164,10 @@ fn markers() {
     );
     check(
         |_, tx| {
-            tx.put(Table::ChainState, &[1], &codec::encode_u64(2))
-                .unwrap();
-            tx.put(Table::ChainState, &[0], &codec::encode_u64(3))
+            tx.put(Table::ChainState, &[0], &codec::encode_u64(7))
                 .unwrap();
         },
-        &["ChainState finalized: is 3, above the safe block 2"],
+        &["ChainState finalized: is 7, above the head 5"],
     );
     check(
         |_, tx| {
@@ -346,7 +344,7 @@ fn receipts() {
 }
 
 #[test]
-fn plain_and_hashed_state() {
+fn plain_and_hashed_accounts() {
     let hashed = keccak256(address(20));
     let (place, plain) = (
         format!("HashedAccounts {hashed}: "),
@@ -395,6 +393,10 @@ fn plain_and_hashed_state() {
             ),
         ],
     );
+}
+
+#[test]
+fn plain_and_hashed_slots() {
     let owner = keccak256(address(3));
     let place = format!("{owner}/{}", keccak256(slot(2)));
     check(
@@ -587,7 +589,7 @@ fn histories() {
 }
 
 #[test]
-fn changesets() {
+fn account_changesets() {
     let who = address(9).to_string().to_lowercase();
     check(
         |_, tx| {
@@ -637,8 +639,12 @@ fn changesets() {
     };
     check(
         wrong,
-        &["AccountChangeSets block 1: undoing the block gives root 0x"],
+        &["AccountChangeSets, StorageChangeSets block 1: undoing the block gives root 0x"],
     );
+}
+
+#[test]
+fn slot_changesets() {
     let key = codec::storage_change_key(1, &address(0));
     check(
         |_, tx| {
@@ -650,7 +656,7 @@ fn changesets() {
                 Some(&[77]),
             )
         },
-        &["AccountChangeSets block 1: undoing the block gives root 0x"],
+        &["AccountChangeSets, StorageChangeSets block 1: undoing the block gives root 0x"],
     );
     check(
         |_, tx| {

@@ -3,7 +3,7 @@
 //! What is undone lives in an overlay over the snapshot, so that each block costs what it changed.
 //! Runs only when nothing was found before: it reads the trie tables it would otherwise doubt.
 
-use super::{Audit, VerifyCheck};
+use super::{Audit, Finding, VerifyCheck};
 use crate::{
     codec,
     error::{Context, DbError},
@@ -42,7 +42,12 @@ pub(super) fn check(view: DbView, audit: &mut Audit<'_>) -> Result<(), DbError> 
                 "undoing the block gives root {root}, header {} says {expected}",
                 number - 1
             );
-            audit.find(Table::AccountChangeSets, format!("block {number}"), problem);
+            // The root does not tell in which of the two the wrong value is.
+            audit.findings.add(Finding {
+                table: "AccountChangeSets, StorageChangeSets",
+                key: format!("block {number}"),
+                problem,
+            });
             return Ok(());
         }
         let overlay = Arc::new(state.overlay().extend(&changes, &trie));
