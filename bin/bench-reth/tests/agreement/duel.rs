@@ -222,10 +222,8 @@ impl Duel {
         let theirs = params(|signed| &signed.pooled);
         self.record
             .note(Port::Public, "testing_buildBlockV1", [&ours, &theirs]);
-        let answers = self
-            .engines
-            .ask_both(Port::Public, "testing_buildBlockV1", [&ours, &theirs]);
-        answers
+        self.engines
+            .ask_both(Port::Public, "testing_buildBlockV1", [&ours, &theirs])
     }
 
     /// One engine builds from its pool, as a validator would have it.

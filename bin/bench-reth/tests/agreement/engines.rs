@@ -33,7 +33,8 @@ pub(crate) fn geth() -> Option<OsString> {
     found
 }
 
-/// geth's error code for a request of the public port that took longer than its server waits.
+/// geth's error code for a request of the public port that took longer than its server waits;
+/// sometimes it only closes the connection.
 const GETH_TIMED_OUT: i64 = -32002;
 /// How often such a request is sent.
 const ATTEMPTS: usize = 5;
@@ -66,6 +67,7 @@ impl Engine {
                 Ok(result) => return Ok(result),
                 // Nothing a block is judged by: the machine is busy.
                 Err(ClientError::Rpc(error)) if error.code == GETH_TIMED_OUT => {}
+                Err(ClientError::Closed { .. }) if port == Port::Public => {}
                 Err(ClientError::Rpc(error)) => return Err(error),
                 Err(other) => panic!("{method}: {other}"),
             }

@@ -19,6 +19,9 @@ const OSAKA_CAP: u64 = 1 << 24;
 /// Wei per blob gas that is always enough here.
 const HIGH_BLOB_FEE: u128 = 1 << 70;
 
+/// The most blobs sent to a program at once: geth's public port takes 5 MiB.
+const MOST_BLOBS: usize = 16;
+
 /// A signed transaction in both of its forms.
 #[derive(Debug, Clone)]
 pub(crate) struct Signed {
@@ -61,10 +64,11 @@ impl Source {
     pub(crate) fn transactions(&mut self, place: Place, count: usize) -> Vec<Signed> {
         let mut gas_left = GAS_LIMIT;
         let mut blobs_left = place.fork.max_blobs();
-        let mut list = Vec::new();
+        let (mut list, mut blobs) = (Vec::new(), 0);
         for _ in 0..count {
             let signed = self.transaction(place, blobs_left);
-            if signed.gas_limit > gas_left && !self.dice.chance(2) {
+            blobs += signed.blobs;
+            if blobs > MOST_BLOBS || (signed.gas_limit > gas_left && !self.dice.chance(2)) {
                 break;
             }
             gas_left = gas_left.saturating_sub(signed.gas_limit);
