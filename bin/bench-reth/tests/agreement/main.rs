@@ -96,11 +96,7 @@ fn soak() {
         let first = BEGINNINGS[chain as usize % BEGINNINGS.len()];
         let counts = play(seed + chain, first, left).unwrap();
         total.add(&counts);
-        println!(
-            "seed {} from {first:?}: {} blocks of {blocks}",
-            seed + chain,
-            total.blocks
-        );
+        println!("seed {} from {first:?}\n{counts}\n", seed + chain);
     }
     println!("{total}\ndisagreements      0");
 }
