@@ -18,13 +18,15 @@ type Nodes = Vec<(Nibbles, Option<BranchNodeCompact>)>;
 pub(super) fn check(view: &impl StateView, outcome: &RootOutcome) -> Result<(), EngineError> {
     let (root, updates) =
         reference::incremental_root(view, &outcome.hashed_state).map_err(unreadable)?;
+    let place = difference(view, &outcome.trie_updates, &updates).map_err(unreadable)?;
     if root != outcome.root {
+        let place = place.unwrap_or_else(|| "stored nodes are equal".to_owned());
         return Err(EngineError::StateRoot(format!(
-            "the parallel root {} differs from the serial reference {root}",
+            "the parallel root {} differs from the serial reference {root}: {place}",
             outcome.root
         )));
     }
-    match difference(view, &outcome.trie_updates, &updates).map_err(unreadable)? {
+    match place {
         None => Ok(()),
         Some(place) => Err(EngineError::StateRoot(format!(
             "the stored nodes of root {root} differ from the serial reference's: {place}"

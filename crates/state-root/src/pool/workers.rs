@@ -148,6 +148,10 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
     text.unwrap_or("no message").to_owned()
 }
 
+/// Stands for the storage root of an account that gets a new one. It must not be a root that a
+/// trie can have: a leaf that equals its new value is taken for unchanged.
+const TO_BE_REPLACED: B256 = B256::ZERO;
+
 /// Supplies accounts with their storage roots.
 struct AccountValues<'a, V> {
     view: &'a V,
@@ -181,7 +185,7 @@ impl<V: StateView> LeafValues for AccountValues<'_, V> {
             .storages
             .binary_search_by_key(address, |storage| storage.address)
         {
-            Ok(_) => Ok(trie_account(account, EMPTY_ROOT_HASH)),
+            Ok(_) => Ok(trie_account(account, TO_BE_REPLACED)),
             Err(_) => self.complete(address, account),
         }
     }

@@ -78,11 +78,13 @@ pub(crate) fn any_value() -> impl Strategy<Value = U256> {
 }
 
 fn any_account() -> impl Strategy<Value = Account> {
-    (0..3_u64, any_value()).prop_map(|(nonce, balance)| Account {
+    let other = (0..3_u64, any_value()).prop_map(|(nonce, balance)| Account {
         nonce,
         balance,
         ..Account::default()
-    })
+    });
+    // Often the same, so that blocks name accounts of which only the storage changes.
+    prop_oneof![1 => other, 1 => Just(Account::default())]
 }
 
 fn any_change() -> impl Strategy<Value = HashedChange> {

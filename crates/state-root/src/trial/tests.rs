@@ -91,6 +91,16 @@ fn check_blocks(blocks: Vec<Vec<HashedChange>>) {
     }
 }
 
+#[test]
+fn an_account_that_only_loses_its_storage_changes() {
+    let address = |n: u8| keccak256([n]);
+    let slot = |value: u64| vec![(B256::repeat_byte(0xa6), U256::from(value))];
+    let others = (0..100).map(|n| change(address(n), 1, Vec::new()));
+    let made = others.chain((100..130).map(|n| change(address(n), 1, slot(7))));
+    let emptied = (100..130).map(|n| change(address(n), 1, slot(0)));
+    check_blocks(vec![made.collect(), emptied.collect()]);
+}
+
 /// A leaf: the first bytes of its key, then zeros, and its value; zero removes it.
 type Leaf<'a> = (&'a [u8], u64);
 
