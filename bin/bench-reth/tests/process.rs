@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+#[path = "process/conduct.rs"]
+mod conduct;
 mod support;
 
 use engine_api::jwt::{JwtSecret, unix_time_s};
