@@ -200,7 +200,7 @@ mod tests {
             ("eth,eth", "eth"),
             ("eth,debug", "eth,debug"),
             ("none", ""),
-            ("all", "eth,net,web3,reth,testing,debug,admin,rpc"),
+            ("all", "eth,net,web3,reth,testing,debug,txpool,admin,rpc"),
         ];
         for (typed, shown) in cases {
             assert_eq!(

@@ -4,7 +4,7 @@
 //! one produces the other accepts.
 
 use super::{
-    constantinople,
+    constantinople, deposits,
     era::{BlockRules, Era},
     reader::{ReadError, StateReader},
 };
@@ -25,6 +25,7 @@ use alloy_evm::{
         EthBlockExecutionCtx, EthBlockExecutor,
         dao_fork::{DAO_HARDFORK_ACCOUNTS, DAO_HARDFORK_BENEFICIARY},
         receipt_builder::{ReceiptBuilder, ReceiptBuilderCtx},
+        spec::EthExecutorSpec as _,
     },
     precompiles::PrecompilesMap,
 };
@@ -173,7 +174,8 @@ impl<'a> BlockRun<'a> {
 
     /// Makes the post-block system calls and pays withdrawals.
     pub(super) fn finish(mut self) -> Result<Executed, ExecuteError> {
-        if self.chain.is_prague_active_at_timestamp(self.timestamp) {
+        let is_prague = self.chain.is_prague_active_at_timestamp(self.timestamp);
+        if is_prague {
             for address in [
                 WITHDRAWAL_REQUEST_PREDEPLOY_ADDRESS,
                 CONSOLIDATION_REQUEST_PREDEPLOY_ADDRESS,
@@ -182,6 +184,9 @@ impl<'a> BlockRun<'a> {
             }
         }
         let (_, result) = self.executor.finish()?;
+        if is_prague && let Some(contract) = self.chain.deposit_contract_address() {
+            deposits::check(&result.receipts, contract)?;
+        }
         Ok(Executed {
             receipts: result.receipts,
             requests: result.requests,

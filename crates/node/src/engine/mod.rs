@@ -15,6 +15,7 @@
 
 pub mod builder;
 mod constantinople;
+mod deposits;
 mod era;
 mod execute;
 mod forkchoice;

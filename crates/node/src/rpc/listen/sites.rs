@@ -6,6 +6,7 @@
 //! `Origin`. Programs send neither a foreign host nor an origin. The rules and the words are geth's.
 
 use http::{HeaderMap, header};
+use std::net::{IpAddr, Ipv6Addr};
 
 /// Names a server answers to, and origins that may open a WebSocket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,11 +54,13 @@ impl Sites {
     }
 
     fn knows_host(&self, host: &str) -> bool {
-        let name = match host.strip_prefix('[') {
-            Some(rest) => rest.split(']').next().unwrap_or_default(),
-            None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-        };
-        name.parse::<std::net::IpAddr>().is_ok() || listed(&self.hosts, name)
+        // Brackets hold an IPv6 address and nothing else.
+        if let Some(rest) = host.strip_prefix('[') {
+            let address = rest.split_once(']').map(|(address, _)| address);
+            return address.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok());
+        }
+        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+        name.parse::<IpAddr>().is_ok() || listed(&self.hosts, name)
     }
 }
 
