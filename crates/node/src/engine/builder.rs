@@ -33,12 +33,20 @@ use alloy_primitives::{Address, B64, B256, Bytes, Keccak256, U256, map::AddressS
 use alloy_rlp::Encodable;
 use alloy_rpc_types_engine::{PayloadAttributes, PayloadId};
 use state_root::updates::AccountChange;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 /// Gas of the cheapest transaction: with less left a block is full.
 const MIN_TRANSACTION_GAS: u64 = 21_000;
 /// Room kept below the size limit for header and list prefixes, in bytes.
 const BLOCK_OVERHEAD_BYTES: usize = 1024;
+
+/// How often a block is begun when the database moves meanwhile.
+const MAX_ATTEMPTS: usize = 16;
+/// Time for the engine to take note that the database has moved.
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(2);
 
 /// What to build.
 #[derive(Debug, Clone)]
@@ -165,22 +173,42 @@ pub(super) fn check_attributes(
 }
 
 /// Builds the block `request` describes.
+///
+/// Blocks are built beside the engine, so a save or a reorganisation can take away the database
+/// state that one was begun on; then it is begun anew.
 pub(super) fn build(
     chain: &ChainReader,
     request: &BuildRequest,
     skip_invalid: bool,
 ) -> Result<BuiltPayload, BuildError> {
     let shared = &chain.shared;
+    let mut attempts = 1;
+    loop {
+        let parent = shared.state_after(request.parent_hash)?;
+        let parent = parent.ok_or(BuildError::UnknownParent(request.parent_hash))?;
+        let built = build_on(chain, &parent, request, skip_invalid);
+        if built.is_ok() || attempts == MAX_ATTEMPTS || shared.stored_head()? == parent.anchor {
+            return built;
+        }
+        attempts += 1;
+        std::thread::sleep(BETWEEN_ATTEMPTS);
+    }
+}
+
+fn build_on(
+    chain: &ChainReader,
+    parent: &ParentState,
+    request: &BuildRequest,
+    skip_invalid: bool,
+) -> Result<BuiltPayload, BuildError> {
+    let shared = &chain.shared;
     let unknown = || BuildError::UnknownParent(request.parent_hash);
-    let parent = shared
-        .state_after(request.parent_hash)?
-        .ok_or_else(unknown)?;
     let mut header = unexecuted_header(&shared.chain, &parent.tip.header, request)?;
     let withdrawals = request.attributes.withdrawals.clone().map(Withdrawals::new);
 
     let changes = Arc::new(Mutex::new(Vec::new()));
     let seen = changes.clone();
-    let reader = shared.open_state(&parent)?.ok_or_else(unknown)?;
+    let reader = shared.open_state(parent)?.ok_or_else(unknown)?;
     let mut state = open_state(reader, move |state| {
         seen.lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -209,7 +237,7 @@ pub(super) fn build(
     drop(state);
 
     let changes = std::mem::take(&mut *changes.lock().unwrap_or_else(PoisonError::into_inner));
-    fill_header(&mut header, shared, &parent, &executed, &changes)?;
+    fill_header(&mut header, shared, parent, &executed, &changes)?;
     let Packing {
         transactions,
         fees,

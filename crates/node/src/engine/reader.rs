@@ -70,6 +70,13 @@ impl Shared {
         self.tree.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The block whose state the database holds.
+    pub(super) fn stored_head(&self) -> Result<B256, ReadError> {
+        let head = self.db.view()?.head()?;
+        let head = head.ok_or_else(|| ReadError("the database is empty".into()))?;
+        Ok(head.hash)
+    }
+
     /// Only the engine thread changes the tree.
     pub(super) fn tree_mut(&self) -> RwLockWriteGuard<'_, Tree> {
         self.tree.write().unwrap_or_else(PoisonError::into_inner)

@@ -173,8 +173,14 @@ pub(crate) struct Net {
     pub(crate) engine: EngineHandle,
 }
 
+/// Opens a database that reserves little address space: MDBX takes memory 16 TiB above one database
+/// for pages of it, which the default size reaches with the second one in a process.
 pub(crate) fn open(dir: &TempDir) -> StateDb {
-    StateDb::open(dir.path(), &OpenOptions::default()).unwrap()
+    let options = OpenOptions {
+        max_size_bytes: 16 << 30,
+        ..OpenOptions::default()
+    };
+    StateDb::open(dir.path(), &options).unwrap()
 }
 
 impl Net {
