@@ -357,15 +357,16 @@ fn main() -> Result<()> {
     let tallies = Mutex::new(BTreeMap::new());
     let next = AtomicUsize::new(0);
     let workers = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let work = || {
+        while let Some(path) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(problem) = run_file(path, &only, &tallies) {
+                println!("UNREADABLE {}: {problem:#}", path.display());
+            }
+        }
+    };
     thread::scope(|scope| {
         for _ in 0..workers {
-            scope.spawn(|| {
-                while let Some(path) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(problem) = run_file(path, &only, &tallies) {
-                        println!("UNREADABLE {}: {problem:#}", path.display());
-                    }
-                }
-            });
+            scope.spawn(work);
         }
     });
     let tallies = tallies.into_inner().unwrap_or_else(PoisonError::into_inner);

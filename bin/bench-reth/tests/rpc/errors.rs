@@ -13,6 +13,7 @@ fn check(reader: &Reader, method: &str, params: Value, code: i32, reason: &str) 
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table of questions")]
 fn malformed_parameters_are_shown_with_their_place() {
     let reader = Reader::at(1);
     let hash = &CHAIN.block(false, 1).unwrap().hash;

@@ -9,7 +9,10 @@ use http::{HeaderMap, Response, StatusCode, header};
 use jsonrpsee::server::HttpBody;
 
 /// Lets a request with exactly one fresh token pass; the error is the answer to any other.
-pub(super) fn check(secret: &JwtSecret, headers: &HeaderMap) -> Result<(), Response<HttpBody>> {
+pub(super) fn check(
+    secret: &JwtSecret,
+    headers: &HeaderMap,
+) -> Result<(), Box<Response<HttpBody>>> {
     let mut tokens = headers.get_all(header::AUTHORIZATION).iter();
     // A header that is not text cannot be a token.
     let token = tokens
@@ -20,5 +23,5 @@ pub(super) fn check(secret: &JwtSecret, headers: &HeaderMap) -> Result<(), Respo
         Some(_) => Err(JwtError::Invalid),
         None => secret.validate(token, unix_time_s()),
     };
-    checked.map_err(|reason| text(StatusCode::UNAUTHORIZED, reason.to_string()))
+    checked.map_err(|reason| Box::new(text(StatusCode::UNAUTHORIZED, reason.to_string())))
 }

@@ -272,9 +272,9 @@ mod tests {
     const HASH: &str = "0x1111111111111111111111111111111111111111111111111111111111111111";
 
     #[track_caller]
-    fn check<T: DeserializeOwned + fmt::Debug>(json: &str, expected: Result<T, &str>)
+    fn check<T>(json: &str, expected: Result<T, &str>)
     where
-        T: PartialEq,
+        T: DeserializeOwned + PartialEq + fmt::Debug,
     {
         match (serde_json::from_str::<T>(json), expected) {
             (Ok(read), Ok(expected)) => assert_eq!(read, expected, "{json}"),

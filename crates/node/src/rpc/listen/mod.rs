@@ -221,7 +221,7 @@ impl Server {
                 connection.admit();
                 self.answer(request, connection, websocket).await
             }
-            Err(refused) => refused,
+            Err(refused) => *refused,
         };
         Ok(answer.map(|body| AnswerBody::new(body, &self.budget)))
     }
@@ -230,14 +230,16 @@ impl Server {
         &self,
         request: &mut Request<Incoming>,
         websocket: bool,
-    ) -> Result<(), Response<HttpBody>> {
+    ) -> Result<(), Box<Response<HttpBody>>> {
         match &self.admission {
             Admission::Token(secret) => auth::check(secret, request.headers())?,
             Admission::Public(sites) => {
                 let authority = request.uri().authority().map(|name| name.as_str());
                 sites
                     .check(request.headers(), authority, websocket)
-                    .map_err(|problem| text(StatusCode::FORBIDDEN, problem.to_string()))?;
+                    .map_err(|problem| {
+                        Box::new(text(StatusCode::FORBIDDEN, problem.to_string()))
+                    })?;
             }
         }
         // What comes after may log the request.
