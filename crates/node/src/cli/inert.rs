@@ -186,7 +186,7 @@ const INERT_NODE_FLAGS: &[InertFlags] = &[
         ..NONE
     },
     InertFlags {
-        reason: "computes every state root with the streaming task",
+        reason: "computes every state root while the block executes, as --bench.chunk-policy says",
         switches: &[
             "bench.force-state-root-task",
             "engine.disable-proof-v2",
@@ -205,7 +205,7 @@ const INERT_NODE_FLAGS: &[InertFlags] = &[
         ..NONE
     },
     InertFlags {
-        reason: "keeps no sparse trie between blocks",
+        reason: "keeps trie nodes between blocks only with --bench.chunk-policy range-steal, bounded by --bench.root-arena-mb",
         switches: &[
             "engine.disable-sparse-trie-cache-pruning",
             "engine.share-sparse-trie-with-payload-builder",
@@ -236,9 +236,13 @@ const INERT_NODE_FLAGS: &[InertFlags] = &[
         ..NONE
     },
     InertFlags {
+        reason: "always follows a fork choice back to an ancestor that is not finalized",
+        switches: &["engine.allow-unwind-canonical-header"],
+        ..NONE
+    },
+    InertFlags {
         reason: "does not implement this part of the engine",
         switches: &[
-            "engine.allow-unwind-canonical-header",
             "engine.always-process-payload-attributes-on-canonical-head",
             "engine.disable-bal-batch-io",
             "engine.disable-bal-parallel-execution",
