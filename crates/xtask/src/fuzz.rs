@@ -20,8 +20,9 @@ pub(crate) struct FuzzArgs {
     minimize: bool,
 }
 
-/// Runs the targets one after another; fails at the first finding, which libFuzzer prints and saves
-/// in `fuzz/artifacts`.
+/// Runs the targets one after another; fails when one has found something, which libFuzzer prints
+/// and saves in `fuzz/artifacts`. What reaches new code is kept in `fuzz/target/corpus`, beside
+/// the inputs that are checked in.
 pub(crate) fn fuzz(root: &Path, args: &FuzzArgs) -> Result<()> {
     let known = targets(root)?;
     if let Some(unknown) = args.targets.iter().find(|name| !known.contains(name)) {
@@ -36,6 +37,7 @@ pub(crate) fn fuzz(root: &Path, args: &FuzzArgs) -> Result<()> {
         &args.targets
     };
     let tool = install(root)?;
+    let mut failed = Vec::new();
     for target in chosen {
         eprintln!("== {target}");
         let verb = if args.minimize { "cmin" } else { "run" };
@@ -50,12 +52,22 @@ pub(crate) fn fuzz(root: &Path, args: &FuzzArgs) -> Result<()> {
             target,
         ]);
         if !args.minimize {
+            let found = format!("fuzz/target/corpus/{target}");
+            fs::create_dir_all(root.join(&found))
+                .wrap_err_with(|| format!("failed to make {found}"))?;
+            command.args([found, format!("fuzz/corpus/{target}")]);
             command.args(["--", "-timeout=10", "-rss_limit_mb=1024", "-max_len=16384"]);
             command.arg(format!("-max_total_time={}", args.minutes * 60));
         }
-        run(&mut command)?;
+        if let Err(error) = run(&mut command) {
+            eprintln!("{error:#}");
+            failed.push(target.as_str());
+        }
     }
-    Ok(())
+    if failed.is_empty() {
+        return Ok(());
+    }
+    bail!("targets with findings: {}", failed.join(", "))
 }
 
 /// Names of the targets: one program each.

@@ -6,7 +6,7 @@
 use super::{datadir::Datadir, failure, genesis};
 use crate::{
     engine::{self, EngineConfig, EngineHandle},
-    primitives::Block,
+    primitives::{Block, decode_block},
 };
 use alloy_primitives::B256;
 use eyre::{Context as _, eyre};
@@ -189,9 +189,7 @@ impl<R: Read> BlockFile<R> {
             bytes.resize(read + next, 0);
             self.fill(&mut bytes[read..])?;
         }
-        alloy_rlp::decode_exact::<Block>(&bytes)
-            .map(Some)
-            .map_err(|e| e.to_string())
+        decode_block(&bytes).map(Some).map_err(|e| e.to_string())
     }
 
     /// Fills `buffer` or tells that the file ends too early.

@@ -6,9 +6,8 @@ use super::{
     engine::apply_forkchoice,
     error::{from_engine, invalid_params},
 };
-use crate::primitives::{Block, BlockNumHash};
+use crate::primitives::{BlockNumHash, decode_block};
 use alloy_primitives::{B256, Bytes};
-use alloy_rlp::Decodable;
 use alloy_rpc_types_engine::{ExecutionData, ForkchoiceState, PayloadStatus};
 use jsonrpsee::{
     PendingSubscriptionSink, RpcModule,
@@ -107,24 +106,17 @@ fn parse_input(input: &RawValue) -> Result<ExecutionData, ErrorObjectOwned> {
     let json = input.get();
     let unfit = |problem: serde_json::Error| invalid_params(format!("parameter 1: {problem}"));
     if json.starts_with('"') {
-        return decode_block(&serde_json::from_str::<Bytes>(json).map_err(unfit)?);
+        return decode_data(&serde_json::from_str::<Bytes>(json).map_err(unfit)?);
     }
     if let Ok(RlpBlock { block }) = serde_json::from_str(json) {
-        return decode_block(&block);
+        return decode_data(&block);
     }
     serde_json::from_str(json).map_err(unfit)
 }
 
-fn decode_block(rlp: &[u8]) -> Result<ExecutionData, ErrorObjectOwned> {
-    let mut rest = rlp;
-    let block = Block::decode(&mut rest)
+fn decode_data(rlp: &[u8]) -> Result<ExecutionData, ErrorObjectOwned> {
+    let block = decode_block(rlp)
         .map_err(|problem| invalid_params(format!("parameter 1: not a block in RLP: {problem}")))?;
-    if !rest.is_empty() {
-        return Err(invalid_params(format!(
-            "parameter 1: {} bytes after the block",
-            rest.len()
-        )));
-    }
     Ok(ExecutionData::from_block_unchecked(
         block.header.hash_slow(),
         &block,
@@ -156,6 +148,7 @@ async fn forward_persisted_blocks(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::primitives::Block;
     use alloy_primitives::hex;
 
     fn raw(json: &str) -> Box<RawValue> {
