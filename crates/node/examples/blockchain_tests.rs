@@ -17,7 +17,7 @@ use node::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use state_db::{OpenOptions, StateDb};
-use state_root::{ChunkPolicy, RootConfig};
+use state_root::{ChunkPolicy, RootConfig, RootStrategy};
 use std::{
     collections::BTreeMap,
     fs,
@@ -205,6 +205,7 @@ fn engine_config() -> EngineConfig {
         persistence_threshold: 1 << 20,
         memory_block_buffer_target: 0,
         root: RootConfig {
+            root_strategy: RootStrategy::Task,
             chunk_size: one,
             chunk_policy: ChunkPolicy::Always,
             account_workers: one,

@@ -4,15 +4,16 @@
 //! [`cursor`], takes account changes as they are executed, and answers with a root, the trie nodes
 //! to store and the counters that say how the work was cut into jobs.
 //!
-//! Two computations of the same thing live here and share no trie code: the parallel pipeline
-//! behind [`RootPool`], which has two strategies (proof workers as reth has them, and
-//! [`ChunkPolicy::RangeSteal`]), and the serial [`mod@reference`], which is its oracle and serves whoever has no
-//! block to execute (loading, unwinding, checking).
+//! Two computations of the same thing live here and share no trie code: the streaming pipeline
+//! (proof workers as reth has them, or [`ChunkPolicy::RangeSteal`]), and the serial
+//! [`mod@reference`], which is its oracle and serves whoever has no block to execute (loading,
+//! unwinding, checking). Behind [`RootPool`] stands the one or the other, as [`RootStrategy`] says.
 
 pub mod chunk;
 pub mod cursor;
 mod error;
 mod hash;
+mod late;
 pub mod mem;
 mod nibbles;
 mod pool;
@@ -21,9 +22,11 @@ mod range;
 pub mod reference;
 mod root;
 mod sparse;
+mod strategy;
 pub mod trial;
 pub mod updates;
 
 pub use chunk::ChunkPolicy;
 pub use error::RootError;
 pub use root::{RootConfig, RootCounters, RootJob, RootOutcome, RootPool};
+pub use strategy::{RootStrategy, UnknownRootStrategy};

@@ -4,8 +4,10 @@ use crate::{
     chunk::ChunkPolicy,
     cursor::StateSource,
     error::RootError,
+    late::{LateJob, LatePool},
     pool::{ProofJob, ProofPool},
     range::{RangeConfig, RangeJob, RangePool},
+    strategy::RootStrategy,
     updates::{AccountChange, HashedChange, HashedState, TrieUpdates},
 };
 use alloy_primitives::B256;
@@ -14,12 +16,16 @@ use std::{io, num::NonZeroUsize, sync::Arc};
 /// How the pipeline cuts its work, and over how many threads it spreads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RootConfig {
+    /// When the root is computed. All but [`RootStrategy::Task`] have no use for chunks, storage
+    /// workers or kept nodes.
+    pub root_strategy: RootStrategy,
     /// Targets in one job, when a batch is split; for [`ChunkPolicy::RangeSteal`] the leaves of a
     /// range that is not cut any further.
     pub chunk_size: NonZeroUsize,
-    /// When a batch is split, and by that the strategy.
+    /// When a batch is split, and by that how the streaming pipeline works.
     pub chunk_policy: ChunkPolicy,
-    /// Threads that walk the account trie; for [`ChunkPolicy::RangeSteal`] all threads.
+    /// Threads that walk the account trie; for [`ChunkPolicy::RangeSteal`] and
+    /// [`RootStrategy::Parallel`] all threads.
     pub account_workers: NonZeroUsize,
     /// Threads that walk storage tries; [`ChunkPolicy::RangeSteal`] has none for that alone.
     pub storage_workers: NonZeroUsize,
@@ -31,28 +37,34 @@ pub struct RootConfig {
 ///
 /// Dropping the pool waits for its threads, so its jobs must be finished or dropped before.
 #[derive(Debug)]
-pub struct RootPool<S: StateSource>(Strategy<S>);
+pub struct RootPool<S: StateSource>(Pool<S>);
 
 #[derive(Debug)]
-enum Strategy<S: StateSource> {
+enum Pool<S: StateSource> {
     Proofs(ProofPool<S>),
     Ranges(RangePool),
+    Late(LatePool),
 }
 
 impl<S: StateSource> RootPool<S> {
     /// Starts the threads. Fails when the system refuses one.
     pub fn new(config: RootConfig) -> io::Result<Self> {
-        let strategy = match config.chunk_policy {
-            ChunkPolicy::RangeSteal => Strategy::Ranges(RangePool::new(RangeConfig {
+        let streaming = || match config.chunk_policy {
+            ChunkPolicy::RangeSteal => Ok(Pool::Ranges(RangePool::new(RangeConfig {
                 grain: config.chunk_size,
                 threads: config.account_workers,
                 kept_bytes: config.kept_bytes,
-            })?),
+            })?)),
             ChunkPolicy::Always | ChunkPolicy::Reth1_11 | ChunkPolicy::Reth2_5 => {
-                Strategy::Proofs(ProofPool::new(config)?)
+                Ok::<_, io::Error>(Pool::Proofs(ProofPool::new(config)?))
             }
         };
-        Ok(Self(strategy))
+        Ok(Self(match config.root_strategy {
+            RootStrategy::Task => streaming()?,
+            RootStrategy::Parallel => Pool::Late(LatePool::parallel(config.account_workers)?),
+            RootStrategy::Serial => Pool::Late(LatePool::serial()),
+            RootStrategy::Skip => Pool::Late(LatePool::skip()),
+        }))
     }
 
     /// Begins the root of one block on top of the state `source` shows, whose root is
@@ -62,8 +74,9 @@ impl<S: StateSource> RootPool<S> {
     /// until the first is finished or dropped.
     pub fn prepare(&self, source: Arc<S>, parent_root: B256) -> RootJob {
         RootJob(match &self.0 {
-            Strategy::Proofs(pool) => Job::Proofs(pool.prepare(source, parent_root)),
-            Strategy::Ranges(pool) => Job::Ranges(pool.prepare(source, parent_root)),
+            Pool::Proofs(pool) => Job::Proofs(pool.prepare(source, parent_root)),
+            Pool::Ranges(pool) => Job::Ranges(pool.prepare(source, parent_root)),
+            Pool::Late(pool) => Job::Late(pool.prepare(source, parent_root)),
         })
     }
 }
@@ -76,6 +89,7 @@ pub struct RootJob(Job);
 enum Job {
     Proofs(ProofJob),
     Ranges(RangeJob),
+    Late(LateJob),
 }
 
 /// What the executing thread sends.
@@ -106,6 +120,7 @@ impl RootJob {
         match &self.0 {
             Job::Proofs(job) => job.send(message),
             Job::Ranges(job) => job.send(message),
+            Job::Late(job) => job.send(message),
         }
     }
 
@@ -114,6 +129,7 @@ impl RootJob {
         match self.0 {
             Job::Proofs(job) => job.finish(),
             Job::Ranges(job) => job.finish(),
+            Job::Late(job) => job.finish(),
         }
     }
 }
@@ -121,17 +137,17 @@ impl RootJob {
 /// What a finished job answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RootOutcome {
-    /// State root after the block.
-    pub root: B256,
+    /// State root after the block; `None` with [`RootStrategy::Skip`], which does not know it.
+    pub root: Option<B256>,
     /// The changed leaves.
     pub hashed_state: HashedState,
-    /// The changed stored branches.
+    /// The changed stored branches; none with [`RootStrategy::Skip`].
     pub trie_updates: TrieUpdates,
     /// How the work was cut.
     pub counters: RootCounters,
 }
 
-/// How the work of one block was cut into jobs.
+/// How the work of one block was cut into jobs. All zero when it was done after execution.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RootCounters {
     /// Account targets: changed accounts, and siblings of removed ones, whose path had to be read.

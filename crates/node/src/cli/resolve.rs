@@ -22,7 +22,7 @@ use crate::{
 use alloy_primitives::U256;
 use eyre::{Context as _, eyre};
 use state_db::{OpenOptions, SyncMode};
-use state_root::RootConfig;
+use state_root::{RootConfig, RootStrategy};
 use std::{env, net::SocketAddr, num::NonZeroUsize, path::PathBuf, thread};
 
 /// What one megabyte of `--rpc.max-*-size` is, in bytes.
@@ -177,6 +177,7 @@ fn engine(args: &EngineArgs) -> EngineConfig {
         persistence_threshold: args.persistence_threshold,
         memory_block_buffer_target: args.memory_block_buffer_target,
         root: RootConfig {
+            root_strategy: RootStrategy::Task,
             chunk_size: args.multiproof_chunk_size,
             chunk_policy: args.chunk_policy,
             account_workers: args.account_worker_count.unwrap_or(workers),

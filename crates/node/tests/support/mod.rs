@@ -19,7 +19,7 @@ use node::{
     primitives::{Block, TransactionSigned},
 };
 use state_db::{LoadItem, Loader, OpenOptions, StateDb, StoredBlock};
-use state_root::{ChunkPolicy, RootConfig};
+use state_root::{ChunkPolicy, RootConfig, RootStrategy};
 use std::{num::NonZeroUsize, sync::Arc};
 use tempfile::TempDir;
 
@@ -153,6 +153,7 @@ pub(crate) fn config() -> EngineConfig {
         persistence_threshold: 2,
         memory_block_buffer_target: 0,
         root: RootConfig {
+            root_strategy: RootStrategy::Task,
             chunk_size: count(5),
             chunk_policy: ChunkPolicy::Always,
             account_workers: count(2),

@@ -245,7 +245,7 @@ impl<S: StateSource> Running<S> {
     /// Applies the changes: storage tries first, since accounts hold their roots.
     fn finish(mut self, leaves: HashedState) -> Result<RootOutcome, RootError> {
         if leaves.accounts.is_empty() && leaves.storages.is_empty() {
-            let (root, trie_updates) = (self.task.parent_root, TrieUpdates::default());
+            let (root, trie_updates) = (Some(self.task.parent_root), TrieUpdates::default());
             let counters = self.counters;
             return Ok(RootOutcome {
                 root,
@@ -272,7 +272,7 @@ impl<S: StateSource> Running<S> {
             storages,
         };
         Ok(RootOutcome {
-            root,
+            root: Some(root),
             hashed_state: leaves,
             trie_updates,
             counters,

@@ -8,6 +8,7 @@ use crate::{
     hash::ChangedLeaves,
     mem::{MemCursor, MemSource, MemState},
     root::{RootConfig, RootCounters, RootOutcome, RootPool},
+    strategy::RootStrategy,
     trial::strategies::{any_config, any_value},
     updates::{Account, AccountChange, HashedChange, HashedState},
 };
@@ -33,6 +34,7 @@ fn config(
     storages: usize,
 ) -> RootConfig {
     RootConfig {
+        root_strategy: RootStrategy::Task,
         chunk_size: NonZeroUsize::new(chunk_size).unwrap(),
         chunk_policy,
         account_workers: NonZeroUsize::new(accounts).unwrap(),
@@ -82,7 +84,7 @@ fn check_block(
     let expected = from_scratch(&state, &hashed_state(changes));
     let outcome = run(pool, &state, root, changes, per_message);
     state.apply(&outcome.hashed_state, &outcome.trie_updates);
-    assert_eq!((state, outcome.root), expected);
+    assert_eq!((state, outcome.root.unwrap()), expected);
     expected
 }
 
@@ -110,9 +112,33 @@ proptest! {
         job.update(early.to_vec());
         late.iter().for_each(|change| job.update(vec![change.clone()]));
         let outcome = job.finish().unwrap();
-        prop_assert_eq!(outcome.root, expected.1);
+        prop_assert_eq!(outcome.root, Some(expected.1));
         prop_assert_eq!(outcome.hashed_state, leaves);
     }
+}
+
+#[test]
+fn a_skipped_root_is_not_known() {
+    let (state, root) = sample_state();
+    let config = RootConfig {
+        root_strategy: RootStrategy::Skip,
+        ..config(60, ChunkPolicy::Always, 1, 1)
+    };
+    let pool = RootPool::new(config).unwrap();
+    let changes = [HashedChange {
+        address: B256::ZERO,
+        account: Some(Some(Account::default())),
+        storage_wiped: false,
+        slots: vec![(B256::ZERO, U256::from(1))],
+    }];
+    let outcome = run(&pool, &state, root, &changes, 1);
+    let expected = RootOutcome {
+        root: None,
+        hashed_state: hashed_state(&changes),
+        trie_updates: Default::default(),
+        counters: Default::default(),
+    };
+    assert_eq!(outcome, expected);
 }
 
 /// Beside an extension lie targets before and after the branch it leads to, stored or not.
@@ -204,7 +230,7 @@ fn a_block_without_changes_keeps_the_root() {
         let pool = RootPool::new(config(5, policy, 1, 1)).unwrap();
         let outcome = run(&pool, &MemState::default(), B256::repeat_byte(3), &[], 1);
         assert_eq!(
-            (outcome.root, outcome.counters),
+            (outcome.root.unwrap(), outcome.counters),
             (B256::repeat_byte(3), RootCounters::default())
         );
     }

@@ -262,7 +262,11 @@ impl<S: StateSource> Block<S> {
             Ok(Some(outcome)) => {
                 let trie = std::mem::take(&mut running.trie);
                 let mut kept = lock(&self.shared.kept);
-                kept.keep(outcome.root, trie, running.turnover_bytes);
+                kept.keep(
+                    outcome.root.unwrap_or(self.parent_root),
+                    trie,
+                    running.turnover_bytes,
+                );
                 // Nobody waits when the job was dropped.
                 let _ = self.outcome.send(Ok(outcome));
                 kept.trim(self.kept_bytes);
@@ -342,7 +346,7 @@ impl<S: StateSource> Block<S> {
         let changes = changes_of(&hashed_state);
         if changes.is_empty() {
             return Ok(RootOutcome {
-                root: self.parent_root,
+                root: Some(self.parent_root),
                 hashed_state,
                 trie_updates: TrieUpdates::default(),
                 counters: running.counters,
@@ -351,7 +355,7 @@ impl<S: StateSource> Block<S> {
         running.counters.batches += 1;
         let mut found = self.pass(running, &changes, true)?;
         Ok(RootOutcome {
-            root: running.trie.root_hash(),
+            root: Some(running.trie.root_hash()),
             hashed_state,
             trie_updates: TrieUpdates {
                 account_nodes: found.take_updates(),

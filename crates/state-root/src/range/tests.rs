@@ -68,7 +68,7 @@ impl Chain {
         let outcome = job.finish().unwrap();
         let mut state = MemState::clone(&self.state);
         state.apply(&outcome.hashed_state, &outcome.trie_updates);
-        (self.state, self.root) = (Arc::new(state), outcome.root);
+        (self.state, self.root) = (Arc::new(state), outcome.root.unwrap());
         outcome.counters
     }
 }

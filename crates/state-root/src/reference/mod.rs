@@ -18,5 +18,6 @@ mod tests;
 pub use proof::{MultiProof, StorageMultiProof, multi_proof};
 pub use rebuild::root_of_storage_leaves;
 pub use state::{
-    PrefixSets, StoragePrefixes, incremental_root, root_of_leaves, root_of_prefixes, storage_root,
+    PrefixSets, StoragePrefixes, incremental_root, incremental_root_over, root_of_leaves,
+    root_of_prefixes, storage_root,
 };

@@ -101,6 +101,23 @@ pub fn incremental_root<V: StateView>(
     )
 }
 
+/// The same with the storage tries computed already: roots, and changes to their stored branches,
+/// of every account with changed storage and of any others. Those of accounts not among them are
+/// looked up.
+pub fn incremental_root_over<V: StateView>(
+    view: &V,
+    changes: &HashedState,
+    storages: B256Map<(B256, StorageTrieUpdates)>,
+) -> Result<(B256, TrieUpdates), CursorError> {
+    let overlay = Overlay {
+        base: view,
+        changes,
+    };
+    let changed = changes.accounts.iter().map(|(address, _)| address);
+    let changed = sorted(changed.chain(changes.storages.keys()));
+    account_root(&overlay, &changed, storages)
+}
+
 /// The root of a view whose leaves were written but whose stored branches still are those of
 /// before; `prefixes` names every key in which they differ.
 pub fn root_of_prefixes<V: StateView>(
@@ -108,30 +125,40 @@ pub fn root_of_prefixes<V: StateView>(
     prefixes: &PrefixSets,
 ) -> Result<(B256, TrieUpdates), CursorError> {
     let mut storages = B256Map::default();
-    let mut roots = B256Map::default();
     for (&address, changed) in &prefixes.storages {
-        let (root, updates) = storage_root_of_prefixes(view_after, address, changed)?;
-        roots.insert(address, root);
-        if updates.wiped || !updates.nodes.is_empty() {
-            storages.insert(address, updates);
-        }
+        let storage = storage_root_of_prefixes(view_after, address, changed)?;
+        storages.insert(address, storage);
     }
+    let changed = sorted(prefixes.accounts.iter().chain(prefixes.storages.keys()));
+    account_root(view_after, &changed, storages)
+}
+
+/// The account trie over storage tries that are known, where they differ from before.
+fn account_root<V: StateView>(
+    view_after: &V,
+    changed: &[B256],
+    storages: B256Map<(B256, StorageTrieUpdates)>,
+) -> Result<(B256, TrieUpdates), CursorError> {
     let encode = |address, account, out: &mut Vec<u8>| {
-        let root = match roots.get(&address) {
-            Some(root) => *root,
+        let root = match storages.get(&address) {
+            Some((root, _)) => *root,
             None => unchanged_storage_root(view_after, address)?,
         };
         encode_account(account, root, out);
         Ok(())
     };
-    let changed = sorted(prefixes.accounts.iter().chain(prefixes.storages.keys()));
     let (root, account_nodes) = Rebuild::new(
         view_after.account_trie()?,
         view_after.accounts()?,
-        &changed,
+        changed,
         encode,
     )
     .run()?;
+    let updates = storages.into_iter();
+    let updates = updates.map(|(address, (_, updates))| (address, updates));
+    let storages = updates
+        .filter(|(_, updates)| updates.wiped || !updates.nodes.is_empty())
+        .collect();
     Ok((
         root,
         TrieUpdates {

@@ -8,6 +8,7 @@ use crate::{
     chunk::ChunkPolicy,
     nibbles::KEY_LEN,
     root::RootConfig,
+    strategy::RootStrategy,
     updates::{Account, HashedChange},
 };
 use alloy_primitives::{B256, U256, keccak256};
@@ -15,6 +16,9 @@ use std::num::NonZeroUsize;
 
 /// Changes in one script: what a fuzzer's input cannot exceed, so that runs stay short.
 const MAX_CHANGES: usize = 400;
+
+/// The strategies that know a root only after execution.
+const LATE: [RootStrategy; 2] = [RootStrategy::Parallel, RootStrategy::Serial];
 
 impl Trial {
     /// The script that `bytes` spell. Where they end, the script ends.
@@ -52,10 +56,15 @@ impl Bytes<'_> {
 
     fn config(&mut self) -> RootConfig {
         let count = |byte: u8| NonZeroUsize::MIN.saturating_add(usize::from(byte));
-        let policy = usize::from(self.byte()) % ChunkPolicy::ALL.len();
+        let way = usize::from(self.byte()) % (ChunkPolicy::ALL.len() + LATE.len());
+        let (chunk_policy, root_strategy) = match ChunkPolicy::ALL.get(way) {
+            Some(policy) => (*policy, RootStrategy::Task),
+            None => (ChunkPolicy::Always, LATE[way - ChunkPolicy::ALL.len()]),
+        };
         let workers = self.byte();
         RootConfig {
-            chunk_policy: ChunkPolicy::ALL[policy],
+            root_strategy,
+            chunk_policy,
             chunk_size: count(self.byte()),
             account_workers: count(workers & 7),
             storage_workers: count(workers >> 3 & 7),

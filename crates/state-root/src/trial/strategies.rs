@@ -5,6 +5,7 @@ use crate::{
     chunk::ChunkPolicy,
     nibbles::KEY_LEN,
     root::RootConfig,
+    strategy::RootStrategy,
     updates::{Account, HashedChange},
 };
 use alloy_primitives::{B256, U256, keccak256};
@@ -25,10 +26,17 @@ pub(crate) fn any_config() -> impl Strategy<Value = RootConfig> {
         1 => 0..ChunkPolicy::ALL.len(),
         1 => Just(ChunkPolicy::ALL.len() - 1),
     ];
+    let strategy = prop_oneof![
+        6 => Just(RootStrategy::Task),
+        1 => Just(RootStrategy::Parallel),
+        1 => Just(RootStrategy::Serial),
+    ];
     // Nothing is kept, a part of the tries, or all of them.
     let kept_bytes = prop_oneof![Just(0_usize), 1_000..100_000_usize, Just(1 << 30)];
-    (size, policy, 1..=8_usize, 1..=8_usize, kept_bytes).prop_map(
-        |(size, policy, accounts, storages, kept_bytes)| RootConfig {
+    let workers = (1..=8_usize, 1..=8_usize);
+    (strategy, size, policy, workers, kept_bytes).prop_map(
+        |(root_strategy, size, policy, (accounts, storages), kept_bytes)| RootConfig {
+            root_strategy,
             chunk_size: count(size),
             chunk_policy: ChunkPolicy::ALL[policy],
             account_workers: count(accounts),

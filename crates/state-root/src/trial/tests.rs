@@ -1,7 +1,7 @@
 //! Trials drawn at random, and the shapes that chance would take long to find.
 
 use super::{strategies::*, *};
-use crate::{chunk::ChunkPolicy, updates::Account};
+use crate::{chunk::ChunkPolicy, strategy::RootStrategy, updates::Account};
 use alloy_primitives::{B256, U256, keccak256};
 use proptest::{collection::vec, prelude::*};
 
@@ -29,14 +29,16 @@ proptest! {
     }
 }
 
-/// Proof workers, and ranges that keep everything or nothing.
-fn configs(chunk_size: usize, workers: usize) -> [RootConfig; 3] {
-    let kept = [
-        (ChunkPolicy::Always, 0),
-        (ChunkPolicy::RangeSteal, 0),
-        (ChunkPolicy::RangeSteal, 1 << 30),
+/// Proof workers, ranges that keep everything or nothing, and all of it after execution.
+fn configs(chunk_size: usize, workers: usize) -> [RootConfig; 4] {
+    let ways = [
+        (RootStrategy::Task, ChunkPolicy::Always, 0),
+        (RootStrategy::Task, ChunkPolicy::RangeSteal, 0),
+        (RootStrategy::Task, ChunkPolicy::RangeSteal, 1 << 30),
+        (RootStrategy::Parallel, ChunkPolicy::Always, 0),
     ];
-    kept.map(|(chunk_policy, kept_bytes)| RootConfig {
+    ways.map(|(root_strategy, chunk_policy, kept_bytes)| RootConfig {
+        root_strategy,
         chunk_size: count(chunk_size),
         chunk_policy,
         account_workers: count(workers),
