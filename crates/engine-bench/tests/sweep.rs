@@ -11,7 +11,7 @@ use engine_bench::{
     plan::Plan,
     report::Report,
     run::{self, Ending, Options, Progress},
-    sweep::{self, EngineSpec},
+    sweep::{self, EngineKind, EngineSpec},
 };
 use serde_json::json;
 use std::{
@@ -103,6 +103,8 @@ impl Fixture {
         settings.engines = vec![EngineSpec {
             name: "scripted".into(),
             program: engine,
+            kind: EngineKind::Reth,
+            lacks: vec![],
         }];
         Plan::new(settings)
     }

@@ -70,7 +70,12 @@ pub(super) fn judge(cells: &[&Cell], works: &[Option<Work>]) -> Vec<Knob> {
 
 fn one(cell: &Cell, work: Option<Work>, cells: &[&Cell], works: &[Option<Work>]) -> Knob {
     if chunk_size(cell).is_none() {
-        let evidence = "unknown: only the chunk size leaves evidence".to_owned();
+        let swept = cells.iter().any(|other| chunk_size(other).is_some());
+        let evidence = if swept {
+            format!("none: {} has no chunk size", cell.engine)
+        } else {
+            "unknown: only the chunk size leaves evidence".to_owned()
+        };
         return Knob {
             acted: None,
             evidence,

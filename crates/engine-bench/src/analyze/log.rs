@@ -1,11 +1,12 @@
 //! What an engine's log says about each block: its own time, and how the state root was made.
 //!
 //! The lines are reth's (v1.11 and 2.x): `State root task finished` or `State root job finished`,
-//! then `Block added to canonical chain`. bench-reth adds counters to the first.
+//! then `Block added to canonical chain`. bench-reth adds counters to the first. geth's is `Imported
+//! new potential chain segment`, of one block each when blocks come through the Engine API.
 //!
 //! Invariant: an unknown or damaged line is passed over; it never stops a report.
 
-use crate::analyze::sample::Sample;
+use crate::{analyze::sample::Sample, sweep::EngineKind};
 use alloy_primitives::B256;
 use std::{
     collections::HashMap,
@@ -16,9 +17,19 @@ use std::{
 
 const ROOT_MESSAGES: [&str; 2] = ["State root task finished", "State root job finished"];
 const BLOCK_MESSAGE: &str = "Block added to canonical chain";
+const GETH_BLOCK_MESSAGE: &str = "Imported new potential chain segment";
 
 /// Where `engine_ns` comes from, as reports name it.
 pub const ENGINE_TIME_SOURCE: &str = "engine log: elapsed of `Block added to canonical chain`";
+const GETH_TIME_SOURCE: &str = "engine log: elapsed of `Imported new potential chain segment`";
+
+/// Where `engine_ns` of a kind of engine comes from, as reports name it.
+pub fn engine_time_source(kind: EngineKind) -> &'static str {
+    match kind {
+        EngineKind::BenchReth | EngineKind::Reth => ENGINE_TIME_SOURCE,
+        EngineKind::Geth => GETH_TIME_SOURCE,
+    }
+}
 
 /// What a log says about one block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -60,7 +71,7 @@ pub fn read_log(path: &Path) -> io::Result<HashMap<B256, BlockFacts>> {
         let line = String::from_utf8_lossy(&line);
         if ROOT_MESSAGES.iter().any(|message| line.contains(message)) {
             root = root_facts(&line);
-        } else if line.contains(BLOCK_MESSAGE) {
+        } else if line.contains(BLOCK_MESSAGE) || line.contains(GETH_BLOCK_MESSAGE) {
             // The root's line names no block: it is that of the next block that is added.
             let root = std::mem::take(&mut root);
             let engine_ns = field(&line, "elapsed").and_then(duration_ns);
@@ -141,6 +152,9 @@ gas_used=24.53Mgas gas_throughput=1.23Ggas/second full=68.1% elapsed=19.9ms
 2026-11-21T03:00:01Z INFO State root job finished strategy=\"sparse-trie\" elapsed=1.02s
 2026-11-21T03:00:01Z INFO Block added to canonical chain number=4 \
 hash=0x0000000000000000000000000000000000000000000000000000000000000004 elapsed=1.5s
+t=2026-11-21T03:00:02+0000 lvl=info msg=\"Imported new potential chain segment\" number=6 \
+hash=0x0000000000000000000000000000000000000000000000000000000000000006 blocks=1 txs=180 \
+mgas=24.53 elapsed=300.093ms mgasps=81.7 triediffs=\"1.57 MiB\"
 ";
 
     #[test]
@@ -148,9 +162,10 @@ hash=0x0000000000000000000000000000000000000000000000000000000000000004 elapsed=
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("engine.log");
         std::fs::write(&path, LOG).unwrap();
-        let mut samples = [3, 4, 5].map(|number| sample(number, 1, 2, 3));
+        let mut samples = [3, 4, 5, 6].map(|number| sample(number, 1, 2, 3));
         join(&mut samples, &read_log(&path).unwrap());
-        let [third, fourth, fifth] = samples;
+        let [third, fourth, fifth, sixth] = samples;
+        assert_eq!((sixth.engine_ns, sixth.jobs), (Some(300_093_000), None));
         assert_eq!(third.engine_ns, Some(19_900_000));
         assert_eq!(third.state_root_ns, Some(870_100));
         assert_eq!(

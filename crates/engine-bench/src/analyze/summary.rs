@@ -182,29 +182,28 @@ fn level(summaries: &[Summary], gas: Gas, alike: &impl Fn(&str, &str) -> bool) -
     }
 }
 
-/// Whether a numeric flag of the best cell has the smallest or largest of at least two values.
+/// Whether a numeric flag of the best cell has the smallest or largest of at least two values that
+/// its engine was given.
 fn at_edge(top: &Summary, cells: &[&Summary]) -> bool {
-    top.cell
-        .flags
+    let own = cells
         .iter()
-        .enumerate()
-        .any(|(index, (_, value))| {
-            let number = |text: &str| text.parse::<u64>().ok();
-            let values: Option<Vec<u64>> = cells
-                .iter()
-                .map(|cell| {
-                    cell.cell
-                        .flags
-                        .get(index)
-                        .and_then(|(_, value)| number(value))
-                })
-                .collect();
-            let (Some(values), Some(value)) = (values, number(value)) else {
-                return false;
-            };
-            let (min, max) = (values.iter().min().copied(), values.iter().max().copied());
-            min != max && (Some(value) == min || Some(value) == max)
-        })
+        .filter(|cell| cell.cell.engine == top.cell.engine);
+    let own: Vec<&&Summary> = own.collect();
+    top.cell.flags.iter().any(|(flag, value)| {
+        let values: Option<Vec<u64>> = own.iter().map(|cell| number_of(cell, flag)).collect();
+        let (Some(values), Ok(value)) = (values, value.parse::<u64>()) else {
+            return false;
+        };
+        let (min, max) = (values.iter().min().copied(), values.iter().max().copied());
+        min != max && (Some(value) == min || Some(value) == max)
+    })
+}
+
+/// The value of a flag in a cell, when it is a whole number.
+fn number_of(summary: &Summary, flag: &str) -> Option<u64> {
+    let mut flags = summary.cell.flags.iter();
+    let (_, value) = flags.find(|(other, _)| other == flag)?;
+    value.parse().ok()
 }
 
 /// Averages every setting of the knobs over the gas levels and ranks them.

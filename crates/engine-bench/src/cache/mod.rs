@@ -91,6 +91,13 @@ impl Cache {
             .join(format!("{}-seed{seed}", file_safe(profile)))
     }
 
+    /// The folder of the same state in the storage of another engine, `owner`.
+    pub fn state_of(&self, profile: &str, seed: u64, owner: &str) -> PathBuf {
+        let mut name = self.state(profile, seed).into_os_string();
+        name.push(format!("-{}", file_safe(owner)));
+        PathBuf::from(name)
+    }
+
     /// The folder of generated payloads under a name that says what made them.
     pub fn payloads(&self, key: &str) -> PathBuf {
         self.root.join("payloads").join(file_safe(key))

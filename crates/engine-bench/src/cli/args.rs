@@ -130,7 +130,7 @@ pub struct InitArgs {
     /// Write the state here instead of into the cache
     #[arg(long, value_name = "DIR")]
     pub datadir: Option<PathBuf>,
-    /// Also write the state as a genesis file that any engine reads (small profile only)
+    /// Also write the state as a genesis file that any engine reads (small and medium profiles)
     #[arg(long, value_name = "FILE")]
     pub export_genesis: Option<PathBuf>,
     /// Also write the state in the form that reth's init-state reads

@@ -61,19 +61,18 @@ impl Node {
         })
     }
 
-    /// Whether both ports answer and the engine is not syncing.
+    /// Asks both ports; gives what the engine says of syncing (`eth_syncing`).
     ///
     /// # Errors
     /// When one does not answer.
-    pub async fn answers(&mut self) -> Result<bool, ClientError> {
+    pub async fn answers(&mut self) -> Result<Value, ClientError> {
         let methods = json!([["engine_newPayloadV4", "engine_forkchoiceUpdatedV3"]]);
         let _: Vec<String> = self
             .auth
             .call("engine_exchangeCapabilities", methods)
             .await?;
         let _: U64 = self.public.call("eth_blockNumber", json!([])).await?;
-        let syncing: Value = self.public.call("eth_syncing", json!([])).await?;
-        Ok(syncing == Value::Bool(false))
+        self.public.call("eth_syncing", json!([])).await
     }
 
     /// The head of the chain.

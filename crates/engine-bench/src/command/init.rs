@@ -18,9 +18,9 @@ use workload::{BaseState, Profile, export};
 pub(crate) fn init(args: &InitArgs) -> Result<ExitCode> {
     let name = sweep::profile_name(&args.state.profile)?;
     let profile: Profile = name.parse()?;
-    if args.export_genesis.is_some() && profile != Profile::Small {
+    if args.export_genesis.is_some() && matches!(profile, Profile::Large { .. }) {
         bail!(
-            "--export-genesis holds the whole state in one file that readers keep in memory; use it with --profile small, or --export-dump"
+            "--export-genesis holds the whole state in one file that readers keep in memory; use it with --profile small or medium, or --export-dump"
         );
     }
     let key = StateKey {

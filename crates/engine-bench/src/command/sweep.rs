@@ -25,6 +25,9 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<ExitCode> {
     if args.dry_run {
         return dry_run(&plan, args);
     }
+    if !args.quiet {
+        plan.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    }
     let (out, done) = match &args.resume {
         Some(dir) => (dir.clone(), finished(dir)?),
         None => (new_folder(args.out.as_deref())?, HashSet::new()),
@@ -103,8 +106,13 @@ fn dry_run(plan: &Plan, args: &SweepArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let estimate = &plan.estimate;
+    let notes: String = plan
+        .notes
+        .iter()
+        .map(|note| format!("note: {note}\n"))
+        .collect();
     let text = format!(
-        "{json}{} cells, {} visits, {} starts of an engine, {:.1} Ggas; about {:.0} s once state \
+        "{json}{notes}{} cells, {} visits, {} starts of an engine, {:.1} Ggas; about {:.0} s once state \
          and payloads exist (assuming {} Ggas/s and {} s for each reset, start and stop)\n",
         plan.cells.len(),
         plan.visits.len(),

@@ -1,51 +1,22 @@
-//! The command lines of an engine: reth's spelling, which bench-reth shares.
+//! The command line of a start: the engine's own part, then the flags of sweep and cell.
 //!
-//! Invariant: nothing listens anywhere but on the loopback address, and no peer is contacted.
+//! Invariant: a flag is given once; the cell's value wins.
 
-use super::EngineError;
-use crate::sweep::{EngineSpec, Settings};
+use super::{EngineError, adapter};
+use crate::sweep::{EngineSpec, SWITCH_OFF, SWITCH_ON, VARIABLE_PREFIX};
 use std::{
-    ffi::OsString,
     net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
     process::Command,
 };
 
-/// Chain file of a datadir that bench-reth made.
-const CHAIN_FILE: &str = "chain.json";
-
-/// Flags every engine gets: no peers, no chatter, synchronous readiness.
-const FIXED_FLAGS: [&str; 21] = [
-    "--disable-discovery",
-    "--trusted-only",
-    "--max-outbound-peers=0",
-    "--max-inbound-peers=0",
-    "--no-persist-peers",
-    "--disable-tx-gossip",
-    "--nat=none",
-    "--addr=127.0.0.1",
-    "--ipcdisable",
-    "--http",
-    "--http.addr=127.0.0.1",
-    "--http.api=eth,net,web3,reth,debug,testing",
-    "--ws",
-    "--ws.addr=127.0.0.1",
-    "--ws.api=eth,reth",
-    "--authrpc.addr=127.0.0.1",
-    "--debug.startup-sync-state-idle",
-    "--engine.accept-execution-requests-hash",
-    "--testing.skip-invalid-transactions",
-    "--log.file.max-files=0",
-    "--color=never",
-];
-
 /// The ports of one start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Endpoints {
-    http: u16,
-    ws: u16,
-    auth: u16,
-    peers: u16,
+    pub(super) http: u16,
+    pub(super) ws: u16,
+    pub(super) auth: u16,
+    pub(super) peers: u16,
 }
 
 impl Endpoints {
@@ -97,7 +68,7 @@ pub struct Launch<'a> {
     pub datadir: &'a Path,
     /// File with the secret of the authenticated port.
     pub jwt_file: &'a Path,
-    /// Flags of the cell, without dashes.
+    /// Knobs of the cell: flags without dashes, `env:NAME` for variables of the environment.
     pub flags: &'a [(String, String)],
     /// Flags of the sweep, for example the persistence threshold; a cell's flag wins.
     pub defaults: Vec<(String, String)>,
@@ -107,106 +78,109 @@ pub struct Launch<'a> {
     pub pid_file: &'a Path,
 }
 
-/// Flags that every start of a sweep shares.
-pub(crate) fn shared_flags(settings: &Settings) -> Vec<(String, String)> {
-    vec![
-        (
-            "engine.persistence-threshold".into(),
-            settings.persistence_threshold.to_string(),
-        ),
-        ("engine.memory-block-buffer-target".into(), "0".into()),
-    ]
-}
-
 impl Launch<'_> {
     /// The command that runs the node on these ports.
-    pub fn command(&self, endpoints: &Endpoints) -> Command {
-        let mut command = Command::new(&self.engine.program);
-        command
-            .arg("node")
-            .args(datadir_flags(self.datadir))
-            .args(FIXED_FLAGS);
-        for (flag, port) in [
-            ("--http.port", endpoints.http),
-            ("--ws.port", endpoints.ws),
-            ("--authrpc.port", endpoints.auth),
-            ("--port", endpoints.peers),
-        ] {
-            command.arg(format!("{flag}={port}"));
+    ///
+    /// # Errors
+    /// When a file that it needs cannot be written.
+    pub fn command(&self, endpoints: &Endpoints) -> Result<Command, EngineError> {
+        let mut command = adapter::of(self.engine.kind).node(self, endpoints)?;
+        let defaults = self.defaults.iter().filter(|(flag, _)| !self.sets(flag));
+        for (knob, value) in defaults.chain(self.flags) {
+            match (knob.strip_prefix(VARIABLE_PREFIX), value.as_str()) {
+                (Some(name), value) => {
+                    command.env(name, value);
+                }
+                (None, SWITCH_ON) => {
+                    command.arg(format!("--{knob}"));
+                }
+                (None, SWITCH_OFF) => {}
+                (None, value) => {
+                    command.arg(format!("--{knob}={value}"));
+                }
+            }
         }
-        command.arg("--authrpc.jwtsecret").arg(self.jwt_file);
-        let overridden = |flag: &str| self.flags.iter().any(|(other, _)| other == flag);
-        let defaults = self.defaults.iter().filter(|(flag, _)| !overridden(flag));
-        for (flag, value) in defaults.chain(self.flags) {
-            command.arg(format!("--{flag}={value}"));
-        }
-        command
-            .env("RUST_LOG_STYLE", "never")
-            .env("RUST_BACKTRACE", "1");
-        command
+        Ok(command)
     }
-}
 
-/// The command with which the embedded engine writes a generated state into an empty folder.
-pub fn init_command(engine: &EngineSpec, profile: &str, seed: u64, datadir: &Path) -> Command {
-    let mut command = Command::new(&engine.program);
-    command.args(["bench-reth", "init", "--profile", profile, "--seed"]);
-    command.arg(seed.to_string()).arg("--datadir").arg(datadir);
-    command
-}
-
-/// The command that brings a datadir back to block `target`, which stays.
-pub fn unwind_command(engine: &EngineSpec, datadir: &Path, target: u64) -> Command {
-    let mut command = Command::new(&engine.program);
-    command
-        .args(["stage", "unwind"])
-        .args(datadir_flags(datadir));
-    command.arg("to-block").arg(target.to_string());
-    command.env("RUST_LOG_STYLE", "never");
-    command
-}
-
-/// Where the state is, and whose: a datadir without a chain file is of the engine's own chain.
-fn datadir_flags(datadir: &Path) -> Vec<OsString> {
-    let mut flags = vec!["--datadir".into(), datadir.into()];
-    let chain = datadir.join(CHAIN_FILE);
-    if chain.exists() {
-        flags.extend(["--chain".into(), chain.into()]);
+    /// Whether the cell decides about a flag, given with or without dashes and value.
+    pub(super) fn sets(&self, flag: &str) -> bool {
+        let name = flag.trim_start_matches('-');
+        let name = name.split_once('=').map_or(name, |(name, _)| name);
+        self.flags.iter().any(|(other, _)| other == name)
     }
-    flags
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sweep::EngineKind;
 
-    #[test]
-    fn a_flag_of_the_cell_replaces_the_shared_one() {
+    /// The command line of a start with these knobs, and the environment that it sets.
+    fn started(kind: EngineKind, knobs: &[(&str, &str)]) -> (String, Vec<String>) {
+        let dir = tempfile::tempdir().unwrap();
         let engine = EngineSpec {
             name: "e".into(),
             program: "/e".into(),
+            kind,
+            lacks: vec![],
         };
-        let flags = [("a.b".to_owned(), "7".to_owned())];
+        let owned = |(knob, value): &(&str, &str)| ((*knob).to_owned(), (*value).to_owned());
+        let flags: Vec<_> = knobs.iter().map(owned).collect();
         let launch = Launch {
             engine: &engine,
-            datadir: Path::new("/d"),
+            datadir: dir.path(),
             jwt_file: Path::new("/jwt"),
             flags: &flags,
             defaults: vec![("a.b".into(), "1".into()), ("c".into(), "2".into())],
             log: "/log".into(),
             pid_file: Path::new("/pid"),
         };
-        let command = launch.command(&Endpoints {
+        let endpoints = Endpoints {
             http: 1,
             ws: 2,
             auth: 3,
             peers: 4,
-        });
-        let words: Vec<_> = command
-            .get_args()
-            .map(|arg| arg.to_string_lossy())
-            .collect();
-        insta::assert_snapshot!(words.join(" "));
+        };
+        let command = launch.command(&endpoints).unwrap();
+        let words = command.get_args().map(|arg| arg.to_string_lossy());
+        let line = words.collect::<Vec<_>>().join(" ");
+        let set = |(name, value): (&std::ffi::OsStr, Option<&std::ffi::OsStr>)| {
+            format!("{}={}", name.display(), value.unwrap_or_default().display())
+        };
+        (
+            line.replace(dir.path().to_str().unwrap(), "/d"),
+            command.get_envs().map(set).collect(),
+        )
+    }
+
+    #[test]
+    fn a_flag_of_the_cell_replaces_the_shared_one() {
+        let (line, _) = started(EngineKind::BenchReth, &[("a.b", "7")]);
+        insta::assert_snapshot!(line);
+    }
+
+    #[test]
+    fn geth_is_spoken_to_in_its_own_words() {
+        let (line, _) = started(EngineKind::Geth, &[("cache", "512")]);
+        insta::assert_snapshot!(line);
+    }
+
+    #[test]
+    fn switches_stand_alone_or_not_at_all_and_variables_are_set() {
+        let knobs = [
+            ("x.y", "on"),
+            ("z", "off"),
+            ("engine.accept-execution-requests-hash", "off"),
+            ("color", "always"),
+            ("env:THREADS", "on"),
+        ];
+        let (line, environment) = started(EngineKind::Reth, &knobs);
+        assert!(line.ends_with(" --c=2 --x.y --color=always"), "{line}");
+        for absent in ["--z", "requests-hash", "--color=never", "THREADS"] {
+            assert!(!line.contains(absent), "{absent}: {line}");
+        }
+        assert!(environment.contains(&"THREADS=on".to_owned()));
     }
 
     #[test]

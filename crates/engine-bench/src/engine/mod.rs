@@ -3,16 +3,22 @@
 //! Invariant: every process started here runs in its own group, dies with this program, and has
 //! a pid file while it lives, so that none is left behind whichever of the two ends first.
 
+mod adapter;
 mod command;
+mod geth;
 mod leftover;
 mod process;
 mod ready;
+mod reth;
 
-pub(crate) use command::shared_flags;
-pub use command::{Endpoints, Launch, init_command, unwind_command};
+pub(crate) use adapter::shared_flags;
+pub use adapter::unwind_command;
+pub use command::{Endpoints, Launch};
+pub use geth::{geth_init_commands, is_geth_datadir};
 pub use leftover::stop_leftover;
 pub use process::{Engine, ToolRun, run_tool};
 pub use ready::wait_until_ready;
+pub use reth::init_command;
 
 use crate::client::ClientError;
 use std::{io, path::PathBuf, time::Duration};
@@ -25,7 +31,7 @@ const QUOTED_COLUMNS: usize = 200;
 
 /// What a line of a log holds that says why a process ended, in the spellings of reth, geth and
 /// Rust's runtime.
-const REASON_MARKS: [&str; 5] = ["Error", "ERROR", "error", "Fatal", "panicked"];
+const REASON_MARKS: [&str; 6] = ["Error", "ERROR", "error", "Fatal", "lvl=crit", "panicked"];
 
 /// Why an engine cannot be used. The first line of a text is the whole cause; where a log says
 /// more, its end follows, a line each.

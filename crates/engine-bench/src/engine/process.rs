@@ -3,11 +3,13 @@
 //! Invariant: a started process is signalled by its own pid or group only, and the value that
 //! stands for it does not go away before the process has.
 
-use super::{EngineError, Launch, LogTail, command::Endpoints, leftover::PidFile};
+use super::{EngineError, Launch, LogTail, adapter, command::Endpoints, leftover::PidFile};
+use crate::sweep::EngineKind;
 use nix::{
     sys::signal::{Signal, kill, killpg},
     unistd::Pid,
 };
+use serde_json::Value;
 use std::{
     fs::{self, File},
     io,
@@ -29,6 +31,7 @@ const POLL: Duration = Duration::from_millis(5);
 pub struct Engine {
     group: Group,
     endpoints: Endpoints,
+    kind: EngineKind,
 }
 
 impl Engine {
@@ -38,9 +41,18 @@ impl Engine {
     /// When the program cannot be started or its files cannot be written.
     pub fn start(launch: &Launch<'_>) -> Result<Self, EngineError> {
         let endpoints = Endpoints::free()?;
-        let command = launch.command(&endpoints);
+        let command = launch.command(&endpoints)?;
         let group = Group::spawn(command, &launch.log, Some(launch.pid_file))?;
-        Ok(Self { group, endpoints })
+        Ok(Self {
+            group,
+            endpoints,
+            kind: launch.engine.kind,
+        })
+    }
+
+    /// Whether an answer of `eth_syncing` means that it is fetching blocks.
+    pub(super) fn is_syncing(&self, answer: &Value) -> bool {
+        adapter::of(self.kind).is_syncing(answer)
     }
 
     /// Where it listens.

@@ -29,8 +29,8 @@ pub async fn wait_until_ready(
     loop {
         engine.check_alive()?;
         let last = match node.answers().await {
-            Ok(true) => return Ok(()),
-            Ok(false) => "it says that it is syncing".to_owned(),
+            Ok(syncing) if !engine.is_syncing(&syncing) => return Ok(()),
+            Ok(_) => "it says that it is syncing".to_owned(),
             Err(refused @ ClientError::Status { status: 401, .. }) => return Err(refused.into()),
             Err(error) => error.to_string(),
         };

@@ -1,11 +1,12 @@
 //! The cells of a sweep, their names, and what visiting them will take.
 //!
-//! Invariant: cells are ordered by gas level, then engine, then axes in the order given.
+//! Invariant: cells are ordered by gas level, then engine, then axes in the order given. An engine
+//! without the flag of an axis has one cell for all its values.
 
 use super::{Cell, Estimate};
 use crate::{
     cache::file_safe,
-    sweep::{CHUNK_SIZE_FLAG, EngineSpec, Gas, Settings, WarmUp},
+    sweep::{CHUNK_SIZE_FLAG, EngineSpec, Gas, ResetMethod, Settings, WarmUp},
 };
 
 /// Typical of a small state on two cores; only the estimate uses it.
@@ -19,7 +20,7 @@ pub(super) fn of(settings: &Settings) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
     for level in &settings.levels {
         for engine in &settings.engines {
-            for flags in combinations(settings) {
+            for flags in combinations(settings, engine) {
                 let name = name(settings, engine, &flags, level.gas);
                 let id = unique(name, &cells);
                 cells.push(Cell {
@@ -67,12 +68,30 @@ pub(super) fn estimate(settings: &Settings, cells: &[Cell]) -> Estimate {
     }
 }
 
-/// The product of all axes; one empty combination when there are none.
-fn combinations(settings: &Settings) -> Vec<Vec<(String, String)>> {
-    settings
-        .axes
-        .iter()
-        .fold(vec![Vec::new()], |combinations, axis| {
+/// What the settings make of some engines, a sentence each.
+pub(super) fn notes(settings: &Settings) -> Vec<String> {
+    let mut notes = Vec::new();
+    for engine in &settings.engines {
+        let name = &engine.name;
+        for flag in &engine.lacks {
+            notes.push(format!(
+                "{name} has no flag --{flag}: it has one cell for all values of that axis"
+            ));
+        }
+        if !engine.kind.can_unwind() && settings.reset != ResetMethod::Copy {
+            notes.push(format!(
+                "{name} has no command that takes a datadir back: --reset copy for this engine"
+            ));
+        }
+    }
+    notes
+}
+
+/// The product of all axes that an engine has; one empty combination when there are none.
+fn combinations(settings: &Settings, engine: &EngineSpec) -> Vec<Vec<(String, String)>> {
+    settings.axes.iter().filter(|axis| engine.has(axis)).fold(
+        vec![Vec::new()],
+        |combinations, axis| {
             let extend = |flags: &Vec<(String, String)>| {
                 let flags = flags.clone();
                 axis.values.iter().map(move |value| {
@@ -82,7 +101,8 @@ fn combinations(settings: &Settings) -> Vec<Vec<(String, String)>> {
                 })
             };
             combinations.iter().flat_map(extend).collect()
-        })
+        },
+    )
 }
 
 /// `chunk15-gas10M`: the engine is named only where there is a choice.

@@ -35,6 +35,9 @@ pub struct Plan {
     pub visits: Vec<Visit>,
     /// What the plan will take.
     pub estimate: Estimate,
+    /// What the settings mean for some of the engines, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// One point of a sweep.
@@ -137,6 +140,7 @@ impl Plan {
         Self {
             format: FORMAT.to_owned(),
             version: VERSION,
+            notes: cells::notes(&settings),
             settings,
             cells,
             visits,
@@ -202,7 +206,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::{self, ResetMethod};
+    use crate::sweep::{self, EngineKind, EngineSpec, ResetMethod};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -223,6 +227,28 @@ mod tests {
     fn plan_of_the_first_command() {
         let plan = Plan::new(settings(&["--chunks", "15,30,60", "--gas", "10M,40M"]));
         insta::assert_snapshot!(plan.to_json().unwrap());
+    }
+
+    #[test]
+    fn an_engine_without_a_flag_has_one_cell_for_all_its_values() {
+        let flags = [
+            "--chunks",
+            "15,30",
+            "--axis",
+            "env:A=1,2",
+            "--gas",
+            "10M,40M",
+        ];
+        let mut settings = settings(&flags);
+        settings.engines.push(EngineSpec {
+            name: "geth".into(),
+            program: "/bin/geth".into(),
+            kind: EngineKind::Geth,
+            lacks: vec![sweep::CHUNK_SIZE_FLAG.into()],
+        });
+        let plan = Plan::new(settings);
+        let ids: Vec<_> = plan.cells.iter().map(|cell| cell.id.as_str()).collect();
+        insta::assert_snapshot!(format!("{}\n\n{}", ids.join("\n"), plan.notes.join("\n")));
     }
 
     #[test]

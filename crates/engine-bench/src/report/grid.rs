@@ -2,7 +2,7 @@
 //!
 //! Invariant: the same rows feed the terminal and the Markdown report, so they cannot disagree.
 
-use super::model::{CellReport, LevelReport, RankReport, Report};
+use super::model::{CellReport, LevelReport, RankReport, RatioReport, Report};
 use crate::{
     analyze::Failure,
     sweep::{CHUNK_SIZE_FLAG, Gas},
@@ -58,8 +58,7 @@ fn row(report: &Report, ranked: &RankReport, several_engines: bool, knobs: usize
     let engine = ranked.axes.get("engine").map(text);
     let flags = report.configuration.axes.iter();
     let mut row: Vec<String> = flags
-        .filter_map(|axis| ranked.axes.get(&axis.flag))
-        .map(text)
+        .map(|axis| ranked.axes.get(&axis.flag).map_or(NOTHING.into(), text))
         .collect();
     if several_engines || knobs > row.len() {
         row.insert(0, engine.unwrap_or_default());
@@ -182,6 +181,51 @@ fn knob(cell: &CellReport, evidence: Evidence) -> String {
     match cell.knob.acted {
         Some(false) => format!("inert: {text}"),
         _ => text.to_owned(),
+    }
+}
+
+/// How engines compare: a row per gas level and pair of cells of two engines. Empty when there is one
+/// engine.
+pub(super) fn engines(report: &Report) -> Grid {
+    let decided = report
+        .comparisons
+        .iter()
+        .map(|pair| (&pair.a, &pair.b, &pair.ratio, pair.verdict.as_str()));
+    let undecided = report
+        .undecided
+        .iter()
+        .map(|pair| (&pair.a, &pair.b, &pair.ratio, "one round: undecided"));
+    let cell = |id: &str| report.cells.iter().find(|cell| cell.id == id);
+    let rows = decided
+        .chain(undecided)
+        .filter_map(|(a, b, ratio, verdict)| {
+            let (first, second) = (cell(a)?, cell(b)?);
+            let engine = |cell: &CellReport| cell.axes.get("engine").map(text).unwrap_or_default();
+            let differ = engine(first) != engine(second);
+            differ.then(|| {
+                let words = format!("{} / {}", engine(first), engine(second));
+                vec![
+                    words,
+                    a.clone(),
+                    b.clone(),
+                    ratio_text(ratio),
+                    verdict.to_owned(),
+                ]
+            })
+        });
+    Grid {
+        header: ["engines", "a", "b", "a / b", "a is"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: rows.collect(),
+    }
+}
+
+/// A ratio with its interval, where one is known.
+pub(super) fn ratio_text(ratio: &RatioReport) -> String {
+    match (ratio.low, ratio.high) {
+        (Some(low), Some(high)) => format!("{:.3} [{low:.3}, {high:.3}]", ratio.value),
+        _ => format!("{:.3}", ratio.value),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::{
     grid::{self, Grid},
-    model::{RatioReport, Report},
+    model::Report,
 };
 use std::fmt::Write as _;
 
@@ -21,6 +21,11 @@ pub fn markdown(report: &Report) -> String {
         "## Cells\n\nThroughputs in Ggas/s; latency is newPayload + forkchoiceUpdated.\n\n",
     );
     push_grid(&mut text, &grid::details(report, grid::Evidence::Full));
+    let engines = grid::engines(report);
+    if !engines.rows.is_empty() {
+        text.push_str("## Engines\n\nRatios of execution throughput on the same payloads.\n\n");
+        push_grid(&mut text, &engines);
+    }
     push_comparisons(&mut text, report);
     text.push_str("## Time\n\n");
     // Writing into a String cannot fail.
@@ -49,7 +54,7 @@ fn push_comparisons(text: &mut String, report: &Report) {
         vec![
             pair.a.clone(),
             pair.b.clone(),
-            ratio(&pair.ratio),
+            grid::ratio_text(&pair.ratio),
             pair.verdict.clone(),
         ]
     });
@@ -104,11 +109,4 @@ fn push_list(text: &mut String, lines: impl IntoIterator<Item = String>) {
         let _ = writeln!(text, "- {}", line.replace('\n', "\n  "));
     }
     text.push('\n');
-}
-
-fn ratio(ratio: &RatioReport) -> String {
-    match (ratio.low, ratio.high) {
-        (Some(low), Some(high)) => format!("{:.3} [{low:.3}, {high:.3}]", ratio.value),
-        _ => format!("{:.3}", ratio.value),
-    }
 }

@@ -4,7 +4,7 @@
 
 use crate::{
     analyze::{
-        self, Comparisons, Failure, Knob, Outcome, Summary, TimeSplit, log::ENGINE_TIME_SOURCE,
+        self, Comparisons, Failure, Knob, Outcome, Summary, TimeSplit, log::engine_time_source,
     },
     run::Environment,
     sweep::{Gas, Settings},
@@ -192,7 +192,10 @@ impl Report {
             format: FORMAT.to_owned(),
             version: VERSION,
             complete: outcome.complete,
-            cells: summaries.iter().map(CellReport::of).collect(),
+            cells: summaries
+                .iter()
+                .map(|summary| CellReport::of(summary, &outcome.plan.settings))
+                .collect(),
             levels: levels.into_iter().map(LevelReport::of).collect(),
             ranking: analyze::ranking(&summaries)
                 .into_iter()
@@ -251,9 +254,14 @@ fn undecided(comparisons: &Comparisons) -> Vec<UndecidedReport> {
 }
 
 impl CellReport {
-    fn of(summary: &Summary) -> Self {
+    fn of(summary: &Summary, settings: &Settings) -> Self {
+        let kind = settings.engines.iter().find_map(|engine| {
+            let named = engine.name == summary.cell.engine;
+            named.then_some(engine.kind)
+        });
+        let source = engine_time_source(kind.unwrap_or_default());
         let engine = summary.engine.map(|estimate| EstimateReport {
-            source: Some(ENGINE_TIME_SOURCE.to_owned()),
+            source: Some(source.to_owned()),
             ..EstimateReport::of(estimate)
         });
         Self {

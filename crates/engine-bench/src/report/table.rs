@@ -14,6 +14,10 @@ pub fn table(report: &Report, styled: bool) -> String {
     for note in grid::notes(report) {
         let _ = writeln!(text, "{note}");
     }
+    let engines = grid::engines(report);
+    if !engines.rows.is_empty() {
+        let _ = writeln!(text, "\n{}", render(&engines, false));
+    }
     let details = grid::details(report, grid::Evidence::Figure);
     let _ = writeln!(text, "\n{}", render(&details, false));
     let _ = writeln!(text, "{}", grid::time_line(report));

@@ -1,10 +1,11 @@
 //! Copies of datadirs that keep holes: an MDBX file is far longer than what is in it.
 //!
-//! Invariant: a datadir in use is not copied, because the copy would be torn.
+//! Invariant: a datadir in use is not copied, because the copy would be torn. Whatever happens in a
+//! copy, the content of the original stays.
 
 use nix::unistd::{Whence, lseek};
 use std::{
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     io::{self, Read as _, Seek as _, SeekFrom},
     path::{Path, PathBuf},
 };
@@ -14,6 +15,22 @@ const NOT_COPIED: [&str; 2] = ["lock", "mdbx.lck"];
 
 /// Where engines keep the lock that names its owner, relative to the datadir.
 const LOCK_FILES: [&str; 3] = ["db/lock", "static_files/lock", "lock"];
+
+/// What geth locks while it runs, without writing down who it is.
+const HELD_FILE: &str = "geth/LOCK";
+
+/// How files of a log-structured database end, which are never changed once they are written.
+const TABLE_SUFFIX: &str = ".sst";
+
+/// What becomes of the tables of a log-structured database in a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tables {
+    /// They are copied.
+    Copied,
+    /// They are the same files under a second name, where the file system allows it: the database
+    /// only ever reads or removes them.
+    Shared,
+}
 
 /// Why a datadir could not be copied.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +42,12 @@ pub enum CopyError {
         datadir: PathBuf,
         /// The owner its lock names.
         pid: u32,
+    },
+    /// A process has it open and does not say which.
+    #[error("the datadir {datadir} is in use by a process that holds {HELD_FILE}; stop it first")]
+    Held {
+        /// The datadir.
+        datadir: PathBuf,
     },
     /// The disk is full.
     #[error(
@@ -59,16 +82,23 @@ pub fn lock_owner(datadir: &Path) -> Option<u32> {
     })
 }
 
+/// Whether geth runs on a datadir.
+fn is_held(datadir: &Path) -> bool {
+    let file = File::open(datadir.join(HELD_FILE));
+    file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
 /// Replaces `to` by a copy of the datadir `from`, holes and all.
 ///
 /// # Errors
 /// See [`CopyError`].
-pub fn copy_datadir(from: &Path, to: &Path) -> Result<(), CopyError> {
+pub fn copy_datadir(from: &Path, to: &Path, tables: Tables) -> Result<(), CopyError> {
+    let datadir = from.to_owned();
     if let Some(pid) = lock_owner(from) {
-        return Err(CopyError::InUse {
-            datadir: from.to_owned(),
-            pid,
-        });
+        return Err(CopyError::InUse { datadir, pid });
+    }
+    if is_held(from) {
+        return Err(CopyError::Held { datadir });
     }
     match fs::remove_dir_all(to) {
         Err(reason) if reason.kind() != io::ErrorKind::NotFound => {
@@ -79,14 +109,14 @@ pub fn copy_datadir(from: &Path, to: &Path) -> Result<(), CopyError> {
         }
         _ => {}
     }
-    copy_folder(from, to).inspect_err(|_| {
+    copy_folder(from, to, tables).inspect_err(|_| {
         // Half a copy is of no use, and its space may be what is missing. The error that is told
         // is the one of the copy.
         let _ = fs::remove_dir_all(to);
     })
 }
 
-fn copy_folder(from: &Path, to: &Path) -> Result<(), CopyError> {
+fn copy_folder(from: &Path, to: &Path, tables: Tables) -> Result<(), CopyError> {
     let failed = |path: &Path, reason: io::Error| match reason.kind() {
         io::ErrorKind::StorageFull => CopyError::DiskFull {
             path: path.to_owned(),
@@ -105,12 +135,21 @@ fn copy_folder(from: &Path, to: &Path) -> Result<(), CopyError> {
             .file_type()
             .map_err(|reason| failed(&source, reason))?;
         if kind.is_dir() {
-            copy_folder(&source, &target)?;
+            copy_folder(&source, &target, tables)?;
         } else if kind.is_file() && !NOT_COPIED.iter().any(|skipped| name == *skipped) {
+            if tables == Tables::Shared && share(&source, &target) {
+                continue;
+            }
             copy_file(&source, &target).map_err(|reason| failed(&target, reason))?;
         }
     }
     Ok(())
+}
+
+/// Gives a table a second name; whether that was possible.
+fn share(from: &Path, to: &Path) -> bool {
+    let is_table = from.to_string_lossy().ends_with(TABLE_SUFFIX);
+    is_table && fs::hard_link(from, to).is_ok()
 }
 
 /// Copies the data of a file extent by extent. `io::copy` lets the kernel do it, and file systems
@@ -162,7 +201,7 @@ mod tests {
         fs::create_dir_all(&to).unwrap();
         fs::write(to.join("old"), "x").unwrap();
 
-        copy_datadir(&from, &to).unwrap();
+        copy_datadir(&from, &to, Tables::Copied).unwrap();
 
         let copy = File::open(to.join("db/mdbx.dat")).unwrap();
         let mut read = [0; 6];
@@ -187,10 +226,12 @@ mod tests {
         fs::write(from.join("a/file"), "x").unwrap();
         // The folder that should get a copy lies inside a file.
         fs::write(dir.path().join("wall"), "").unwrap();
-        assert!(copy_datadir(&from, &dir.path().join("wall/to")).is_err());
-        copy_datadir(&from, &to).unwrap();
+        assert!(copy_datadir(&from, &dir.path().join("wall/to"), Tables::Copied).is_err());
+        copy_datadir(&from, &to, Tables::Copied).unwrap();
         fs::remove_dir_all(&from).unwrap();
-        let gone = copy_datadir(&from, &to).unwrap_err().to_string();
+        let gone = copy_datadir(&from, &to, Tables::Copied)
+            .unwrap_err()
+            .to_string();
         assert!(gone.starts_with("failed to copy "), "{gone}");
         assert!(!to.exists());
     }
@@ -202,12 +243,51 @@ mod tests {
         fs::create_dir_all(from.join("db")).unwrap();
         let me = std::process::id();
         fs::write(from.join("db/lock"), format!("{me}\n123")).unwrap();
-        let refused = copy_datadir(&from, &to).unwrap_err().to_string();
+        let refused = copy_datadir(&from, &to, Tables::Copied)
+            .unwrap_err()
+            .to_string();
         assert!(
             refused.contains(&format!("in use by process {me};")),
             "{refused}"
         );
         fs::write(from.join("db/lock"), "4294967294\n123").unwrap();
-        copy_datadir(&from, &to).unwrap();
+        copy_datadir(&from, &to, Tables::Copied).unwrap();
+    }
+
+    #[test]
+    fn tables_are_shared_only_when_asked_for_and_nothing_else_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::create_dir_all(from.join("geth/chaindata")).unwrap();
+        let names = ["1.sst", "2.log"].map(|name| Path::new("geth/chaindata").join(name));
+        for name in &names {
+            fs::write(from.join(name), "content").unwrap();
+        }
+        for (tables, shared) in [
+            (Tables::Copied, [false; 2]),
+            (Tables::Shared, [true, false]),
+        ] {
+            copy_datadir(&from, &to, tables).unwrap();
+            let inode = |path: PathBuf| fs::metadata(path).unwrap().ino();
+            let same = names
+                .each_ref()
+                .map(|name| inode(from.join(name)) == inode(to.join(name)));
+            assert_eq!(same, shared, "{tables:?}");
+        }
+        fs::remove_dir_all(&to).unwrap();
+        assert_eq!(fs::read(from.join(&names[0])).unwrap(), b"content");
+    }
+
+    #[test]
+    fn a_datadir_that_geth_holds_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::create_dir_all(from.join("geth")).unwrap();
+        let lock = File::create(from.join(HELD_FILE)).unwrap();
+        lock.lock().unwrap();
+        let refused = copy_datadir(&from, &to, Tables::Shared).unwrap_err();
+        assert!(refused.to_string().contains("geth/LOCK"), "{refused}");
+        lock.unlock().unwrap();
+        copy_datadir(&from, &to, Tables::Shared).unwrap();
     }
 }

@@ -4,13 +4,16 @@
 
 mod copy;
 
-pub use copy::{CopyError, copy_datadir, lock_owner};
+pub use copy::{CopyError, Tables, copy_datadir, lock_owner};
 
 use crate::{
     engine::{self, EngineError, ToolRun},
     sweep::{EngineSpec, ResetMethod},
 };
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// One engine's datadir and what it takes to bring it back.
 #[derive(Debug, Clone)]
@@ -25,6 +28,8 @@ pub struct Workspace {
     pub pristine_head: u64,
     /// How it is brought back.
     pub method: ResetMethod,
+    /// Whether a copy may share immutable files with the pristine datadir.
+    pub tables: Tables,
 }
 
 /// Why a reset failed.
@@ -36,6 +41,19 @@ pub enum ResetError {
     /// The engine's unwind failed.
     #[error(transparent)]
     Unwind(#[from] EngineError),
+    /// The engine has no unwind.
+    #[error(
+        "{engine} has no command that brings a datadir back, and the pristine one ends at block \
+         {head}, not at block {target}; leave --target-block away, or give a datadir that ends there"
+    )]
+    NoUnwind {
+        /// The engine.
+        engine: String,
+        /// Head of the pristine datadir.
+        head: u64,
+        /// Where it should end.
+        target: u64,
+    },
 }
 
 impl Workspace {
@@ -45,17 +63,30 @@ impl Workspace {
     /// When the copy or the engine's unwind fails.
     pub async fn reset(&self, target: u64, log: &Path, pid_file: &Path) -> Result<(), ResetError> {
         if self.method == ResetMethod::Copy {
-            copy_datadir(&self.pristine, &self.datadir)?;
+            copy_datadir(&self.pristine, &self.datadir, self.tables)?;
             if self.pristine_head == target {
                 return Ok(());
             }
         }
-        let command = engine::unwind_command(&self.engine, &self.datadir, target);
+        let command = self.unwind_command(target)?;
         Ok(engine::run_tool(ToolRun {
             command,
             log,
             pid_file,
         })
         .await?)
+    }
+
+    /// The command that brings the datadir back to block `target`.
+    ///
+    /// # Errors
+    /// When the engine has none.
+    pub fn unwind_command(&self, target: u64) -> Result<Command, ResetError> {
+        let command = engine::unwind_command(&self.engine, &self.datadir, target);
+        command.ok_or_else(|| ResetError::NoUnwind {
+            engine: self.engine.name.clone(),
+            head: self.pristine_head,
+            target,
+        })
     }
 }

@@ -11,14 +11,16 @@ mod pass;
 mod prepare;
 mod probe;
 mod progress;
+mod state;
 mod visit;
 
 pub use driver::{Ending, Options, drive};
 pub use environment::Environment;
 pub use pass::{PassError, Waits, replay};
-pub(crate) use prepare::init_datadir;
-pub use prepare::{Prepared, StateKey, make_state, prepare};
+pub use prepare::{Prepared, prepare};
 pub use progress::Progress;
+pub(crate) use state::init_datadir;
+pub use state::{StateKey, make_state};
 
 /// Folder of the visits inside a results folder.
 pub const VISITS_DIR: &str = "visits";

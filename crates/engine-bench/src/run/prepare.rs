@@ -3,20 +3,27 @@
 //! Invariant: after preparation the base block is known by number, hash and state root, as an
 //! engine that was started on the working copy told it.
 
-use super::{InStep as _, Progress, Step, StepError, disk, probe::Probe};
+use super::{
+    InStep as _, Progress, Step, StepError,
+    probe::Probe,
+    state::{Pristine, States},
+};
 use crate::{
-    cache::{self, Building, Cache, Origin, WorkLock},
+    cache::{self, Cache, WorkLock},
     client::BlockIdentity,
-    engine::{self, ToolRun},
+    engine,
     payload::PayloadStore,
     reset::{self, Workspace},
-    sweep::{self, BaseSource, EngineSpec, ResetMethod, Settings},
+    sweep::{self, BaseSource, EngineKind, EngineSpec, PayloadSource, ResetMethod, Settings},
 };
 use engine_api::JwtSecret;
 use std::path::{Path, PathBuf};
 
 /// Folder of logs of the preparation inside a results folder.
 const PREPARE_DIR: &str = "prepare";
+
+/// Name of the engine that builds payloads when no engine of the sweep can.
+const BUILDER_NAME: &str = "payload-builder";
 
 /// Everything visits need, in place.
 #[derive(Debug)]
@@ -68,16 +75,6 @@ pub async fn prepare(
     let jwt_file = lock.dir().join("jwt.hex");
     let secret = fresh_secret(&jwt_file)?;
     let logs = out.join(PREPARE_DIR);
-    let pristine = match &settings.base {
-        BaseSource::Generated { profile } => {
-            let state = StateKey {
-                profile,
-                seed: settings.seed,
-            };
-            make_state(&cache, state, &logs, progress).await?
-        }
-        BaseSource::Datadir { path, .. } => path.clone(),
-    };
     let probe = Probe {
         settings,
         cache: &cache,
@@ -87,20 +84,19 @@ pub async fn prepare(
         pid_file: &pid_file,
         progress,
     };
-    let (mut workspaces, mut engine_versions) = (Vec::new(), Vec::new());
-    let mut base: Option<BlockIdentity> = None;
-    for spec in &settings.engines {
-        let workspace = workspace(settings, spec, &pristine, lock.dir(), progress)?;
-        let (workspace, found, version) = probe.ask(workspace).await?;
-        check_same_base(base, found, &spec.name)?;
-        base = Some(found);
-        workspaces.push(workspace);
-        engine_versions.push(version);
-    }
-    let first = base.zip(workspaces.first());
-    let first = first.ok_or_else(|| StepError::new(Step::State, "the sweep names no engine"));
-    let (base, workspace) = first?;
-    let payloads = probe.payloads(&base, workspace).await?;
+    let asking = Asking {
+        states: States {
+            settings,
+            cache: &cache,
+            logs: &logs,
+            progress,
+        },
+        work: lock.dir(),
+        probe: &probe,
+    };
+    let (workspaces, engine_versions, base) = asking.all().await?;
+    let builder = asking.builder(&workspaces, base).await?;
+    let payloads = probe.payloads(&base, builder.as_ref()).await?;
     Ok(Prepared {
         base,
         payloads,
@@ -113,60 +109,60 @@ pub async fn prepare(
     })
 }
 
-/// Which generated state is meant.
-#[derive(Debug, Clone, Copy)]
-pub struct StateKey<'a> {
-    /// Its profile.
-    pub profile: &'a str,
-    /// Its seed.
-    pub seed: u64,
+/// Giving every engine its datadir and asking what it finds there.
+struct Asking<'a> {
+    states: States<'a>,
+    work: &'a Path,
+    probe: &'a Probe<'a>,
 }
 
-/// The datadir of a generated state in the cache, made unless it is there and whole.
-///
-/// # Errors
-/// When the embedded engine cannot make it.
-pub async fn make_state(
-    cache: &Cache,
-    key: StateKey<'_>,
-    logs: &Path,
-    progress: &Progress,
-) -> Result<PathBuf, StepError> {
-    let target = cache.state(key.profile, key.seed);
-    if cache::is_whole(&target) && Origin::of(&target).is_some() {
-        return Ok(target);
+impl Asking<'_> {
+    /// The datadirs and versions of all engines, and the base block that they agree on.
+    async fn all(&self) -> Result<(Vec<Workspace>, Vec<String>, BlockIdentity), StepError> {
+        let (mut workspaces, mut versions) = (Vec::new(), Vec::new());
+        let mut base = None;
+        for spec in &self.states.settings.engines {
+            let (workspace, found, version) = self.one(spec).await?;
+            check_same_base(base, found, &spec.name)?;
+            base = Some(found);
+            workspaces.push(workspace);
+            versions.push(version);
+        }
+        let base = base.ok_or_else(|| StepError::new(Step::State, "the sweep names no engine"))?;
+        Ok((workspaces, versions, base))
     }
-    progress.begin(
-        0,
-        &format!(
-            "making the {} base state with seed {}",
-            key.profile, key.seed
-        ),
-    );
-    let building = Building::new(&target).in_step(Step::State)?;
-    init_datadir(key, building.path(), logs).await?;
-    cache::seal(building.path()).in_step(Step::State)?;
-    building.finish().in_step(Step::State)
-}
 
-/// Has the embedded engine write a generated state into an empty folder.
-pub(crate) async fn init_datadir(
-    key: StateKey<'_>,
-    datadir: &Path,
-    logs: &Path,
-) -> Result<(), StepError> {
-    let engine = sweep::embedded_engine().in_step(Step::State)?;
-    let command = engine::init_command(&engine, key.profile, key.seed, datadir);
-    cache::make_dir(logs).in_step(Step::State)?;
-    let run = ToolRun {
-        command,
-        log: &logs.join("init.log"),
-        pid_file: &logs.join("init.pid"),
-    };
-    let made = engine::run_tool(run).await.in_step(Step::State);
-    made.map_err(|error| disk::remark(error, datadir))?;
-    Origin::leave(datadir, key.profile, key.seed).in_step(Step::State)?;
-    Ok(())
+    async fn one(
+        &self,
+        spec: &EngineSpec,
+    ) -> Result<(Workspace, BlockIdentity, String), StepError> {
+        let pristine = self.states.of(spec).await?;
+        let States {
+            settings, progress, ..
+        } = self.states;
+        let workspace = workspace(settings, spec, pristine, self.work, progress)?;
+        self.probe.ask(workspace).await
+    }
+
+    /// An engine that builds payloads, on the same base block; `None` when none are to be built.
+    async fn builder(
+        &self,
+        workspaces: &[Workspace],
+        base: BlockIdentity,
+    ) -> Result<Option<Workspace>, StepError> {
+        let PayloadSource::Generated { .. } = &self.states.settings.payloads else {
+            return Ok(None);
+        };
+        let builds = |workspace: &&Workspace| workspace.engine.kind != EngineKind::Geth;
+        if let Some(workspace) = workspaces.iter().find(builds) {
+            return Ok(Some(workspace.clone()));
+        }
+        let mut embedded = sweep::embedded_engine().in_step(Step::State)?;
+        embedded.name = BUILDER_NAME.to_owned();
+        let (workspace, found, _) = self.one(&embedded).await?;
+        check_same_base(Some(base), found, &embedded.name)?;
+        Ok(Some(workspace))
+    }
 }
 
 /// Engines are compared on the same block only.
@@ -197,35 +193,39 @@ fn fresh_secret(path: &Path) -> Result<JwtSecret, StepError> {
 fn workspace(
     settings: &Settings,
     engine: &EngineSpec,
-    pristine: &Path,
+    Pristine {
+        path: pristine,
+        tables,
+    }: Pristine,
     work: &Path,
     progress: &Progress,
 ) -> Result<Workspace, StepError> {
     let in_place = matches!(settings.base, BaseSource::Datadir { in_place: true, .. });
     let datadir = if in_place {
-        if let Some(pid) = reset::lock_owner(pristine) {
+        if let Some(pid) = reset::lock_owner(&pristine) {
             let error = reset::CopyError::InUse {
-                datadir: pristine.to_owned(),
+                datadir: pristine,
                 pid,
             };
             return Err(error).in_step(Step::State);
         }
-        pristine.to_owned()
+        pristine.clone()
     } else {
         progress.message("copying the base state".to_owned());
         let copy = work.join("datadirs").join(cache::file_safe(&engine.name));
-        reset::copy_datadir(pristine, &copy).in_step(Step::State)?;
+        reset::copy_datadir(&pristine, &copy, tables).in_step(Step::State)?;
         copy
     };
     Ok(Workspace {
         engine: engine.clone(),
         datadir,
-        pristine: pristine.to_owned(),
+        pristine,
         pristine_head: 0,
-        method: if in_place {
-            ResetMethod::Unwind
-        } else {
-            settings.reset
+        method: match (in_place, engine.kind.can_unwind()) {
+            (_, false) => ResetMethod::Copy,
+            (true, true) => ResetMethod::Unwind,
+            (false, true) => settings.reset,
         },
+        tables,
     })
 }

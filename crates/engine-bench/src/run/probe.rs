@@ -43,6 +43,11 @@ impl Probe<'_> {
         let version = node.version().await.in_step(Step::Attest)?;
         engine.stop().in_step(Step::Stop)?;
         workspace.pristine_head = head.number();
+        if base != head {
+            workspace
+                .unwind_command(base.number())
+                .in_step(Step::State)?;
+        }
         Ok((workspace, base, version))
     }
 
@@ -57,7 +62,7 @@ impl Probe<'_> {
             datadir: &workspace.datadir,
             jwt_file: self.jwt_file,
             flags: &[],
-            defaults: engine::shared_flags(self.settings),
+            defaults: engine::shared_flags(self.settings, &workspace.engine),
             log: self.logs.join(format!("{name}-{purpose}.log")),
             pid_file: self.pid_file,
         };
@@ -96,11 +101,12 @@ impl Probe<'_> {
     pub(super) async fn payloads(
         &self,
         base: &BlockIdentity,
-        workspace: &Workspace,
+        builder: Option<&Workspace>,
     ) -> Result<PayloadStore, StepError> {
         let levels = &self.settings.levels;
         self.check_limit(base)?;
-        let PayloadSource::Generated { mix } = &self.settings.payloads else {
+        let (PayloadSource::Generated { mix }, Some(builder)) = (&self.settings.payloads, builder)
+        else {
             return Ok(PayloadStore::new(
                 levels.iter().map(|level| (level.gas, self.folder(*level))),
             ));
@@ -111,7 +117,7 @@ impl Probe<'_> {
             let found = recipe.find(self.cache, *level);
             let folder = match found {
                 Some(folder) => folder,
-                None => self.generate(&recipe, *level, workspace).await?,
+                None => self.generate(&recipe, *level, builder).await?,
             };
             folders.push((level.gas, folder));
         }

@@ -157,7 +157,7 @@ impl Visiting<'_> {
             datadir: &workspace.datadir,
             jwt_file: &self.prepared.jwt_file,
             flags: &self.cell.flags,
-            defaults: engine::shared_flags(self.settings),
+            defaults: engine::shared_flags(self.settings, &workspace.engine),
             log: pass.dir.join(ENGINE_LOG),
             pid_file: &self.prepared.pid_file,
         };

@@ -3,12 +3,17 @@
 //! Invariant: nothing after this module reads a flag, and every default has its home in
 //! `resolve`.
 
+mod engine;
 mod resolve;
 mod value;
 
+pub use engine::{EngineKind, EngineSpec};
+pub(crate) use engine::{embedded_engine, version_line};
 pub use resolve::{ResolveError, resolve};
-pub(crate) use resolve::{default_count, embedded_engine, profile_name};
-pub use value::{Axis, ChunkList, Gas, GasList, Span, ValueError, WarmUp};
+pub(crate) use resolve::{default_count, profile_name};
+pub use value::{
+    Axis, ChunkList, Gas, GasList, SWITCH_OFF, SWITCH_ON, Span, VARIABLE_PREFIX, ValueError, WarmUp,
+};
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -56,15 +61,6 @@ pub struct Settings {
     pub request_timeout_ms: u64,
     /// Folder of generated states, payloads and working copies.
     pub cache_dir: PathBuf,
-}
-
-/// A named way to start a node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EngineSpec {
-    /// The name used in cells and reports.
-    pub name: String,
-    /// The executable; it understands `node` and `stage unwind`.
-    pub program: PathBuf,
 }
 
 /// One gas level.

@@ -3,8 +3,8 @@
 //! Invariant: a resolved path is absolute, so that a plan means the same from any folder.
 
 use super::{
-    Axis, BaseSource, CHUNK_SIZE_FLAG, EMBEDDED_ENGINE, EngineSpec, Gas, Level, PayloadSource,
-    Settings, value::GasList,
+    Axis, BaseSource, CHUNK_SIZE_FLAG, EngineKind, EngineSpec, Gas, Level, PayloadSource,
+    ResetMethod, Settings, engine::engines, value::GasList,
 };
 use crate::{cache, cli::SweepArgs};
 use std::{
@@ -27,8 +27,9 @@ const PERSISTENCE_THRESHOLD: u64 = 2;
 const PERSISTENCE_THRESHOLD_FLAG: &str = "engine.persistence-threshold";
 
 /// Flags that the harness sets itself: they cannot be swept.
-const RESERVED_FLAGS: [&str; 10] = [
+const RESERVED_FLAGS: [&str; 12] = [
     "chain",
+    "config",
     "datadir",
     "http",
     "http.port",
@@ -38,6 +39,7 @@ const RESERVED_FLAGS: [&str; 10] = [
     "authrpc.jwtsecret",
     "port",
     "color",
+    "syncmode",
 ];
 
 /// Why flags do not make a sweep.
@@ -45,12 +47,12 @@ const RESERVED_FLAGS: [&str; 10] = [
 pub enum ResolveError {
     /// A name that is neither known nor a program.
     #[error(
-        "--engine `{0}` is neither bench-reth nor the path of a program; give the path of an executable, as in ./target/release/reth"
+        "--engine `{0}` is neither bench-reth nor a program; give the path of an executable or its name on the PATH, as in ./target/release/reth, geth or old=./bench-reth"
     )]
     UnknownEngine(String),
     /// Two engines with the same name.
     #[error(
-        "two engines are called `{0}`; rename one of the programs, since results are told apart by name"
+        "two engines are called `{0}`; name one of them, as in --engine old=PATH, since results are told apart by name"
     )]
     SameEngineName(String),
     /// A generated state needs the embedded engine's own storage.
@@ -61,6 +63,19 @@ pub enum ResolveError {
     /// Several engines on one datadir in place.
     #[error("--in-place works with one engine, not {0}; leave it away to give each engine a copy")]
     InPlaceEngines(usize),
+    /// An engine that cannot work in place.
+    #[error(
+        "--in-place needs an engine that can unwind its datadir, which `{0}` cannot; leave it away to work on a copy"
+    )]
+    InPlaceCopied(String),
+    /// An engine without a subscription to what is on disk.
+    #[error(
+        "--wait-for-persistence needs an engine that tells which blocks are on disk, which `{0}` does not; use --wait-time"
+    )]
+    NoPersistence(String),
+    /// A flag that no engine has.
+    #[error("no engine of the sweep has a flag --{0}; see the engine's own help")]
+    NoEngineHas(String),
     /// A copy of a datadir that is worked on in place would have to be pristine.
     #[error(
         "--reset copy keeps a pristine datadir beside the one worked on; leave --in-place away"
@@ -97,11 +112,13 @@ pub enum ResolveError {
 /// # Errors
 /// See [`ResolveError`].
 pub fn resolve(args: &SweepArgs) -> Result<Settings, ResolveError> {
-    let engines = engines(&args.engines)?;
+    let axes = axes(args)?;
+    let engines = engines(&args.engines, &axes)?;
     let base = base(args)?;
     check_bases(&engines, &base, args)?;
+    check_waits(&engines, args)?;
     Ok(Settings {
-        axes: axes(args)?,
+        axes,
         levels: levels(args),
         payloads: payloads(args)?,
         target_block: args.target_block,
@@ -158,53 +175,6 @@ fn mix_name(text: &str) -> Result<String, ResolveError> {
         .map_err(|error| ResolveError::Workload(format!("--mix `{text}`: {error}")))
 }
 
-/// The engine this program carries: itself.
-///
-/// # Errors
-/// When the path of the running program is unknown.
-pub(crate) fn embedded_engine() -> Result<EngineSpec, ResolveError> {
-    let program = std::env::current_exe().map_err(|reason| ResolveError::Path {
-        what: "the running program",
-        path: PathBuf::from(EMBEDDED_ENGINE),
-        reason,
-    })?;
-    Ok(EngineSpec {
-        name: EMBEDDED_ENGINE.to_owned(),
-        program,
-    })
-}
-
-fn engines(typed: &[String]) -> Result<Vec<EngineSpec>, ResolveError> {
-    if typed.is_empty() {
-        return Ok(vec![embedded_engine()?]);
-    }
-    let engines: Vec<EngineSpec> = typed
-        .iter()
-        .map(|text| engine(text))
-        .collect::<Result<_, _>>()?;
-    let mut names = BTreeSet::new();
-    match engines
-        .iter()
-        .find(|engine| !names.insert(engine.name.as_str()))
-    {
-        Some(twice) => Err(ResolveError::SameEngineName(twice.name.clone())),
-        None => Ok(engines),
-    }
-}
-
-fn engine(typed: &str) -> Result<EngineSpec, ResolveError> {
-    if typed == EMBEDDED_ENGINE {
-        return embedded_engine();
-    }
-    let unknown = || ResolveError::UnknownEngine(typed.to_owned());
-    let program = Path::new(typed).canonicalize().map_err(|_| unknown())?;
-    let name = program
-        .file_stem()
-        .map(|stem| stem.to_string_lossy().into_owned());
-    let name = name.filter(|_| program.is_file()).ok_or_else(unknown)?;
-    Ok(EngineSpec { name, program })
-}
-
 fn base(args: &SweepArgs) -> Result<BaseSource, ResolveError> {
     match &args.datadir {
         None => Ok(BaseSource::Generated {
@@ -233,22 +203,30 @@ fn check_bases(
     base: &BaseSource,
     args: &SweepArgs,
 ) -> Result<(), ResolveError> {
+    let named = |found: Option<&EngineSpec>, error: fn(String) -> ResolveError| {
+        found.map_or(Ok(()), |engine| Err(error(engine.name.clone())))
+    };
     let BaseSource::Datadir { in_place, .. } = base else {
-        // A program called bench-reth is another build of the engine that made the state.
-        let foreign = engines
-            .iter()
-            .find(|engine| !engine.name.starts_with(EMBEDDED_ENGINE));
-        return foreign.map_or(Ok(()), |engine| {
-            Err(ResolveError::NeedsDatadir(engine.name.clone()))
-        });
+        let foreign = |engine: &&EngineSpec| engine.kind == EngineKind::Reth;
+        return named(engines.iter().find(foreign), ResolveError::NeedsDatadir);
     };
     if *in_place && engines.len() > 1 {
         return Err(ResolveError::InPlaceEngines(engines.len()));
     }
-    if *in_place && args.reset == super::ResetMethod::Copy {
+    if *in_place && args.reset == ResetMethod::Copy {
         return Err(ResolveError::InPlaceCopy);
     }
-    Ok(())
+    let copied = |engine: &&EngineSpec| *in_place && !engine.kind.can_unwind();
+    named(engines.iter().find(copied), ResolveError::InPlaceCopied)
+}
+
+fn check_waits(engines: &[EngineSpec], args: &SweepArgs) -> Result<(), ResolveError> {
+    let silent = engines
+        .iter()
+        .find(|engine| args.wait_for_persistence && !engine.kind.tells_persisted_blocks());
+    silent.map_or(Ok(()), |engine| {
+        Err(ResolveError::NoPersistence(engine.name.clone()))
+    })
 }
 
 fn axes(args: &SweepArgs) -> Result<Vec<Axis>, ResolveError> {

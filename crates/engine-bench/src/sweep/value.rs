@@ -35,9 +35,14 @@ pub enum ValueError {
     Duration(String),
     /// Not a knob with values.
     #[error(
-        "`{0}` is not an axis; give a flag of the engine and its values, as in engine.storage-worker-count=2,4"
+        "`{0}` is not an axis; give a flag of the engine and its values, as in engine.storage-worker-count=2,4, or env:NAME=V1,V2"
     )]
     Axis(String),
+    /// Not the name of an environment variable.
+    #[error(
+        "`{0}` is not the name of an environment variable; give letters, digits and _, as in env:MALLOC_CONF=a,b"
+    )]
+    Variable(String),
     /// Not a kind of warm-up.
     #[error("`{0}` is not a warm-up; give full, none, or a number of payloads")]
     WarmUp(String),
@@ -106,13 +111,31 @@ impl FromStr for ChunkList {
     }
 }
 
-/// A knob of the engine and the values it takes: a flag without its dashes.
+/// What the name of an axis begins with when it is an environment variable of the engine.
+pub const VARIABLE_PREFIX: &str = "env:";
+
+/// The value with which a flag is given without one.
+pub const SWITCH_ON: &str = "on";
+
+/// The value with which a flag is not given at all.
+pub const SWITCH_OFF: &str = "off";
+
+/// A knob of the engine and the values it takes: a flag without its dashes, or a variable of its
+/// environment. A flag's value `on` is the flag alone, `off` is no flag.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axis {
-    /// The engine's flag without leading dashes, for example `engine.multiproof-chunk-size`.
+    /// The engine's flag without leading dashes, for example `engine.multiproof-chunk-size`, or
+    /// `env:NAME`.
     pub flag: String,
     /// Its values, in the order they were given.
     pub values: Vec<String>,
+}
+
+impl Axis {
+    /// Whether it is a flag on the engine's command line.
+    pub fn is_engine_flag(&self) -> bool {
+        !self.flag.starts_with(VARIABLE_PREFIX)
+    }
 }
 
 impl FromStr for Axis {
@@ -121,16 +144,36 @@ impl FromStr for Axis {
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let refused = || ValueError::Axis(text.to_owned());
         let (flag, values) = text.split_once('=').ok_or_else(refused)?;
-        let flag = flag.trim_start_matches('-');
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-        if flag.is_empty() || !flag.chars().all(plain) {
-            return Err(refused());
-        }
+        let flag = knob_name(flag).map_err(|error| error.unwrap_or_else(refused))?;
         Ok(Self {
-            flag: flag.to_owned(),
+            flag,
             values: list(values, |item| Ok(item.to_owned()))?,
         })
     }
+}
+
+/// The name of a knob without the dashes it may be typed with.
+///
+/// # Errors
+/// The refusal, or `None` where only the caller knows the whole text.
+pub(super) fn knob_name(typed: &str) -> Result<String, Option<ValueError>> {
+    if let Some(variable) = typed.strip_prefix(VARIABLE_PREFIX) {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let fits = !variable.is_empty()
+            && variable.chars().all(plain)
+            && !variable.starts_with(|c: char| c.is_ascii_digit());
+        return if fits {
+            Ok(typed.to_owned())
+        } else {
+            Err(Some(ValueError::Variable(variable.to_owned())))
+        };
+    }
+    let flag = typed.trim_start_matches('-');
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    if flag.is_empty() || !flag.chars().all(plain) {
+        return Err(None);
+    }
+    Ok(flag.to_owned())
 }
 
 /// A duration: `400ms`, `5s`, `2m`.
@@ -244,6 +287,9 @@ mod tests {
                 values: vec!["a".into(), "b".into()]
             })
         );
+        let variable: Axis = "env:RAYON_NUM_THREADS=1,2".parse().unwrap();
+        assert_eq!(variable.flag, "env:RAYON_NUM_THREADS");
+        assert!(!variable.is_engine_flag());
     }
 
     #[test]
@@ -264,6 +310,9 @@ mod tests {
             refusal::<WarmUp>("half"),
             refusal::<Axis>("engine.x"),
             refusal::<Axis>("=1"),
+            refusal::<Axis>("env:=1"),
+            refusal::<Axis>("env:2A=1"),
+            refusal::<Axis>("env:A B=1,2"),
         ];
         insta::assert_snapshot!(refusals.join("\n"));
     }

@@ -1,0 +1,168 @@
+//! geth beside bench-reth in one sweep: the same state, the same payloads, its own command line.
+
+use crate::{cells, forge_state_root, rows, support::World};
+use serde_json::{Value, json};
+use std::{collections::BTreeSet, fs};
+
+/// Names geth's program; `cargo xtask test` sets it.
+const GETH_VARIABLE: &str = "ENGINE_BENCH_GETH";
+
+/// The smallest state there is.
+const STATE: &str = "--profile large:2000:10000 --gas 2M";
+
+/// Where geth is, or nothing when this machine has none and need not.
+fn geth() -> Option<String> {
+    let found = std::env::var(GETH_VARIABLE).ok();
+    let in_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
+    assert!(
+        found.is_some() || !in_ci,
+        "nothing is skipped in CI: {GETH_VARIABLE} is not set"
+    );
+    if found.is_none() {
+        eprintln!("SKIPPED: {GETH_VARIABLE} is not set; cargo xtask test sets it");
+    }
+    found
+}
+
+/// The cells of an engine.
+fn of<'a>(report: &'a Value, engine: &str) -> Vec<&'a Value> {
+    let all = cells(report).iter();
+    all.filter(|cell| cell["axes"]["engine"] == engine)
+        .collect()
+}
+
+#[test]
+fn both_engines_are_measured_on_the_same_payloads() {
+    let Some(geth) = geth() else { return };
+    let world = World::new();
+    let ended = world.ok(&format!(
+        "sweep --engine bench-reth --engine geth={geth} {STATE} --count 4 --chunks 5,60 --rounds 2 \
+         --out @out"
+    ));
+    for part in [
+        "geth has no flag --engine.multiproof-chunk-size",
+        "--reset copy",
+    ] {
+        assert!(ended.stderr.contains(part), "{}", ended.stderr);
+    }
+    let report = world.report("out");
+    assert_eq!(report["complete"], true);
+    assert_eq!(report["failures"], json!([]));
+    assert_eq!(of(&report, "bench-reth").len(), 2);
+    let [cell] = of(&report, "geth").try_into().unwrap();
+    let axes: Vec<_> = cell["axes"].as_object().unwrap().keys().collect();
+    assert_eq!(axes, ["engine", "gas"], "a flag that geth does not have");
+    assert!(cell["knob"]["acted"].is_null());
+    let source = &cell["engine_ggas_per_second"]["source"];
+    assert!(source.as_str().unwrap().contains("potential chain segment"));
+    for cell in cells(&report) {
+        assert_eq!(cell["visits"], 2);
+    }
+
+    let hashes: BTreeSet<Vec<String>> = cells(&report)
+        .iter()
+        .map(|cell| {
+            let dir = world.path(&format!(
+                "out/visits/2-{}/measured",
+                cell["id"].as_str().unwrap()
+            ));
+            let samples = rows(&dir.join("samples.csv"));
+            samples
+                .iter()
+                .map(|row| row["block_hash"].clone())
+                .collect()
+        })
+        .collect();
+    assert_eq!(hashes.len(), 1, "the same blocks in every cell");
+    assert_eq!(hashes.first().unwrap().len(), 4);
+
+    let against = |pair: &&Value| [&pair["a"], &pair["b"]].contains(&&cell["id"]);
+    let pairs = report["comparisons"].as_array().unwrap();
+    assert_eq!(pairs.iter().filter(against).count(), 2);
+    let markdown = fs::read_to_string(world.path("out/report.md")).unwrap();
+    assert!(markdown.contains("bench-reth / geth"), "{markdown}");
+    assert!(
+        ended.stdout.contains("bench-reth / geth"),
+        "{}",
+        ended.stdout
+    );
+    world.assert_no_engine();
+}
+
+#[test]
+fn geth_alone_gets_payloads_and_every_figure_follows_from_its_samples() {
+    let Some(geth) = geth() else { return };
+    let world = World::new();
+    // A seed of its own, so that no other test has made the payloads.
+    world.ok(&format!(
+        "sweep --engine geth={geth} {STATE} --seed 4 --count 3 --axis cache=256,512 \
+         --axis cache.noprefetch=on,off --axis env:GOGC=50,100 --out @out"
+    ));
+    let report = world.report("out");
+    assert_eq!(report["failures"], json!([]));
+    assert_eq!(cells(&report).len(), 8);
+    for cell in cells(&report) {
+        assert_eq!(recompute(&world, cell), 3);
+    }
+    world.assert_no_engine();
+}
+
+/// Recomputes the execution throughput of a cell of one round; gives its number of samples.
+fn recompute(world: &World, cell: &Value) -> usize {
+    let id = cell["id"].as_str().unwrap();
+    let samples = rows(&world.path(&format!("out/visits/1-{id}/measured/samples.csv")));
+    let sum = |name: &str| {
+        samples
+            .iter()
+            .map(|row| row[name].parse::<u64>().unwrap())
+            .sum::<u64>()
+    };
+    let time_ns = sum("new_payload_ns") + sum("forkchoice_updated_ns");
+    let expected = sum("gas_used") as f64 / time_ns as f64;
+    let found = cell["execution_ggas_per_second"]["value"].as_f64().unwrap();
+    assert!((found - expected).abs() < 1e-12 * expected, "{id}");
+    samples.len()
+}
+
+#[test]
+fn a_wrong_state_root_gives_geth_no_number() {
+    let Some(geth) = geth() else { return };
+    let world = World::new();
+    let generate = format!("generate {STATE} --count 3 --out @payloads");
+    world.ok(&generate);
+    forge_state_root(&world.path("payloads/2M/payload_block_3.json"));
+    let ended = world.run(&format!(
+        "sweep --engine geth={geth} {STATE} --payloads @payloads --out @out"
+    ));
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let failure = &world.report("out")["failures"][0];
+    assert_eq!(failure["step"], "warmup");
+    let cause = failure["cause"].as_str().unwrap();
+    for part in ["block 3", "INVALID", "merkle root"] {
+        assert!(cause.contains(part), "{part}: {cause}");
+    }
+    world.assert_no_engine();
+}
+
+#[test]
+fn a_datadir_of_geth_is_copied_and_no_other_block_can_be_its_base() {
+    let Some(geth) = geth() else { return };
+    let world = World::new();
+    let sweep = format!("sweep --engine geth={geth} {STATE} --datadir @datadir");
+    world.ok("init --profile large:2000:10000 --datadir @datadir");
+    world.ok(&format!("{sweep} --count 2 --out @made"));
+    assert_eq!(cells(&world.report("made"))[0]["payloads"], 2);
+    for (flags, part) in [
+        (
+            "--in-place --out @a",
+            "--in-place needs an engine that can unwind",
+        ),
+        ("--wait-for-persistence --out @b", "which `geth` does not"),
+        ("--axis no-such-flag=1,2 --out @c", "--no-such-flag"),
+        ("--target-block 1 --count 2 --out @d", "ends at block 0"),
+    ] {
+        let refused = world.run(&format!("{sweep} {flags}"));
+        assert_eq!(refused.code, Some(2), "{flags}: {refused:?}");
+        assert!(refused.stderr.contains(part), "{flags}: {}", refused.stderr);
+    }
+}

@@ -1,0 +1,48 @@
+//! What differs between families of engines: command lines and what being ready means.
+//!
+//! Invariant: nothing of one family is known outside its adapter, [`crate::sweep::EngineKind`]'s
+//! few questions and the log parser.
+
+use super::{EngineError, command::Endpoints, command::Launch, geth::Geth, reth::Reth};
+use crate::sweep::{EngineKind, EngineSpec, Settings};
+use serde_json::Value;
+use std::{path::Path, process::Command};
+
+/// A family of engines.
+pub(super) trait Adapter {
+    /// The command that runs the node on these ports, without the flags of sweep and cell; files
+    /// that it needs are written.
+    ///
+    /// # Errors
+    /// When such a file cannot be written.
+    fn node(&self, launch: &Launch<'_>, endpoints: &Endpoints) -> Result<Command, EngineError>;
+
+    /// Flags that every start of a sweep shares, unless the cell sets them.
+    fn shared_flags(&self, settings: &Settings) -> Vec<(String, String)>;
+
+    /// The command that brings a datadir back to block `target`, which stays; `None` when the
+    /// engine has none.
+    fn unwind(&self, engine: &EngineSpec, datadir: &Path, target: u64) -> Option<Command>;
+
+    /// Whether an answer of `eth_syncing` means that blocks are being fetched.
+    fn is_syncing(&self, answer: &Value) -> bool;
+}
+
+/// The adapter of a kind of engine.
+pub(super) fn of(kind: EngineKind) -> &'static dyn Adapter {
+    match kind {
+        EngineKind::BenchReth | EngineKind::Reth => &Reth,
+        EngineKind::Geth => &Geth,
+    }
+}
+
+/// Flags that every start of an engine in a sweep shares.
+pub(crate) fn shared_flags(settings: &Settings, engine: &EngineSpec) -> Vec<(String, String)> {
+    of(engine.kind).shared_flags(settings)
+}
+
+/// The command that brings a datadir back to block `target`, which stays; `None` when the engine
+/// has none.
+pub fn unwind_command(engine: &EngineSpec, datadir: &Path, target: u64) -> Option<Command> {
+    of(engine.kind).unwind(engine, datadir, target)
+}

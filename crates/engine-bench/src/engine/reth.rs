@@ -1,0 +1,108 @@
+//! Engines with reth's command line: bench-reth, and reth of 1.11 and 2.x.
+//!
+//! Invariant: nothing listens anywhere but on the loopback address, and no peer is contacted.
+
+use super::{
+    EngineError,
+    adapter::Adapter,
+    command::{Endpoints, Launch},
+};
+use crate::sweep::{EngineSpec, Settings};
+use serde_json::Value;
+use std::{ffi::OsString, path::Path, process::Command};
+
+/// Chain file of a datadir that bench-reth made.
+const CHAIN_FILE: &str = "chain.json";
+
+/// Flags every node gets: no peers, no chatter, synchronous readiness.
+const FIXED_FLAGS: [&str; 21] = [
+    "--disable-discovery",
+    "--trusted-only",
+    "--max-outbound-peers=0",
+    "--max-inbound-peers=0",
+    "--no-persist-peers",
+    "--disable-tx-gossip",
+    "--nat=none",
+    "--addr=127.0.0.1",
+    "--ipcdisable",
+    "--http",
+    "--http.addr=127.0.0.1",
+    "--http.api=eth,net,web3,reth,debug,testing",
+    "--ws",
+    "--ws.addr=127.0.0.1",
+    "--ws.api=eth,reth",
+    "--authrpc.addr=127.0.0.1",
+    "--debug.startup-sync-state-idle",
+    "--engine.accept-execution-requests-hash",
+    "--testing.skip-invalid-transactions",
+    "--log.file.max-files=0",
+    "--color=never",
+];
+
+/// Engines with reth's command line.
+pub(super) struct Reth;
+
+impl Adapter for Reth {
+    fn node(&self, launch: &Launch<'_>, endpoints: &Endpoints) -> Result<Command, EngineError> {
+        let mut command = Command::new(&launch.engine.program);
+        command
+            .arg("node")
+            .args(datadir_flags(launch.datadir))
+            .args(FIXED_FLAGS.iter().filter(|flag| !launch.sets(flag)));
+        for (flag, port) in [
+            ("--http.port", endpoints.http),
+            ("--ws.port", endpoints.ws),
+            ("--authrpc.port", endpoints.auth),
+            ("--port", endpoints.peers),
+        ] {
+            command.arg(format!("{flag}={port}"));
+        }
+        command.arg("--authrpc.jwtsecret").arg(launch.jwt_file);
+        command
+            .env("RUST_LOG_STYLE", "never")
+            .env("RUST_BACKTRACE", "1");
+        Ok(command)
+    }
+
+    fn shared_flags(&self, settings: &Settings) -> Vec<(String, String)> {
+        vec![
+            (
+                "engine.persistence-threshold".into(),
+                settings.persistence_threshold.to_string(),
+            ),
+            ("engine.memory-block-buffer-target".into(), "0".into()),
+        ]
+    }
+
+    fn unwind(&self, engine: &EngineSpec, datadir: &Path, target: u64) -> Option<Command> {
+        let mut command = Command::new(&engine.program);
+        command
+            .args(["stage", "unwind"])
+            .args(datadir_flags(datadir));
+        command.arg("to-block").arg(target.to_string());
+        command.env("RUST_LOG_STYLE", "never");
+        Some(command)
+    }
+
+    fn is_syncing(&self, answer: &Value) -> bool {
+        *answer != Value::Bool(false)
+    }
+}
+
+/// The command with which the embedded engine writes a generated state into an empty folder.
+pub fn init_command(engine: &EngineSpec, profile: &str, seed: u64, datadir: &Path) -> Command {
+    let mut command = Command::new(&engine.program);
+    command.args(["bench-reth", "init", "--profile", profile, "--seed"]);
+    command.arg(seed.to_string()).arg("--datadir").arg(datadir);
+    command
+}
+
+/// Where the state is, and whose: a datadir without a chain file is of the engine's own chain.
+fn datadir_flags(datadir: &Path) -> Vec<OsString> {
+    let mut flags = vec!["--datadir".into(), datadir.into()];
+    let chain = datadir.join(CHAIN_FILE);
+    if chain.exists() {
+        flags.extend(["--chain".into(), chain.into()]);
+    }
+    flags
+}

@@ -1,0 +1,179 @@
+//! Base states as datadirs: made by the engines themselves, kept in the cache.
+//!
+//! Invariant: every engine of a sweep gets the same state. bench-reth writes it from the stream of
+//! accounts, geth from the genesis file of the same stream; preparation compares what they found.
+
+use super::{InStep as _, Progress, Step, StepError, disk};
+use crate::{
+    cache::{self, Building, Cache, Origin},
+    engine::{self, ToolRun},
+    reset::Tables,
+    sweep::{self, BaseSource, EngineKind, EngineSpec, Settings},
+};
+use std::{
+    fs::{self, File},
+    io::{BufWriter, Write as _},
+    path::{Path, PathBuf},
+    process::Command,
+};
+use workload::{BaseState, Profile, export};
+
+/// Name of the genesis file while a state is made.
+const GENESIS_FILE: &str = "genesis.json";
+
+/// Which generated state is meant.
+#[derive(Debug, Clone, Copy)]
+pub struct StateKey<'a> {
+    /// Its profile.
+    pub profile: &'a str,
+    /// Its seed.
+    pub seed: u64,
+}
+
+/// A datadir that is only read.
+#[derive(Debug, Clone)]
+pub(super) struct Pristine {
+    pub(super) path: PathBuf,
+    /// Whether copies may share files with it.
+    pub(super) tables: Tables,
+}
+
+/// Finds or makes base states for the engines of a sweep.
+pub(super) struct States<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) cache: &'a Cache,
+    pub(super) logs: &'a Path,
+    pub(super) progress: &'a Progress,
+}
+
+impl States<'_> {
+    /// The datadir that an engine's working copies are made from.
+    pub(super) async fn of(&self, engine: &EngineSpec) -> Result<Pristine, StepError> {
+        let key = match &self.settings.base {
+            BaseSource::Generated { profile } => Some((profile.clone(), self.settings.seed)),
+            BaseSource::Datadir { path, .. } => {
+                if engine.kind != EngineKind::Geth || engine::is_geth_datadir(path) {
+                    return Ok(Pristine {
+                        path: path.clone(),
+                        tables: Tables::Copied,
+                    });
+                }
+                Origin::of(path).map(|origin| (origin.profile, origin.seed))
+            }
+        };
+        let (profile, seed) = key.ok_or_else(|| no_state(engine))?;
+        let key = StateKey {
+            profile: &profile,
+            seed,
+        };
+        let path = match engine.kind {
+            EngineKind::Geth => self.geth(key, engine).await?,
+            EngineKind::BenchReth | EngineKind::Reth => {
+                make_state(self.cache, key, self.logs, self.progress).await?
+            }
+        };
+        Ok(Pristine {
+            path,
+            tables: Tables::Shared,
+        })
+    }
+
+    /// geth's datadir of a generated state, made unless it is there and whole.
+    async fn geth(&self, key: StateKey<'_>, engine: &EngineSpec) -> Result<PathBuf, StepError> {
+        // Another version may write another database.
+        let version = sweep::version_line(&engine.program);
+        let version = version.rsplit(' ').next().unwrap_or_default();
+        let owner = format!("geth-{version}");
+        let target = self.cache.state_of(key.profile, key.seed, &owner);
+        if cache::is_whole(&target) {
+            return Ok(target);
+        }
+        let StateKey { profile, seed } = key;
+        let what = format!("making the {profile} base state with seed {seed} for {owner}");
+        self.progress.begin(0, &what);
+        let building = Building::new(&target).in_step(Step::State)?;
+        let genesis = building.path().join(GENESIS_FILE);
+        write_genesis(key, &genesis).await?;
+        for command in engine::geth_init_commands(engine, building.path(), &genesis) {
+            run(command, self.logs, "geth-init", building.path()).await?;
+        }
+        fs::remove_file(&genesis).in_step(Step::State)?;
+        cache::seal(building.path()).in_step(Step::State)?;
+        building.finish().in_step(Step::State)
+    }
+}
+
+/// Writes the genesis with the whole state beside this thread, which watches for an interrupt.
+async fn write_genesis(key: StateKey<'_>, path: &Path) -> Result<(), StepError> {
+    let profile: Profile = key.profile.parse().in_step(Step::State)?;
+    let (base, path) = (BaseState::new(profile, key.seed), path.to_owned());
+    let write = move || {
+        let mut out = BufWriter::new(File::create(&path)?);
+        export::write_genesis(&base, &mut out)?;
+        out.flush()
+    };
+    let written = tokio::task::spawn_blocking(write).await;
+    written.in_step(Step::State)?.in_step(Step::State)
+}
+
+/// The datadir of a generated state in the cache, as the embedded engine makes it, unless it is
+/// there and whole.
+///
+/// # Errors
+/// When the embedded engine cannot make it.
+pub async fn make_state(
+    cache: &Cache,
+    key: StateKey<'_>,
+    logs: &Path,
+    progress: &Progress,
+) -> Result<PathBuf, StepError> {
+    let target = cache.state(key.profile, key.seed);
+    if cache::is_whole(&target) && Origin::of(&target).is_some() {
+        return Ok(target);
+    }
+    progress.begin(
+        0,
+        &format!(
+            "making the {} base state with seed {}",
+            key.profile, key.seed
+        ),
+    );
+    let building = Building::new(&target).in_step(Step::State)?;
+    init_datadir(key, building.path(), logs).await?;
+    cache::seal(building.path()).in_step(Step::State)?;
+    building.finish().in_step(Step::State)
+}
+
+/// Has the embedded engine write a generated state into an empty folder.
+pub(crate) async fn init_datadir(
+    key: StateKey<'_>,
+    datadir: &Path,
+    logs: &Path,
+) -> Result<(), StepError> {
+    let engine = sweep::embedded_engine().in_step(Step::State)?;
+    let command = engine::init_command(&engine, key.profile, key.seed, datadir);
+    run(command, logs, "init", datadir).await?;
+    Origin::leave(datadir, key.profile, key.seed).in_step(Step::State)?;
+    Ok(())
+}
+
+/// Runs a command that writes a datadir, to its end.
+async fn run(command: Command, logs: &Path, name: &str, datadir: &Path) -> Result<(), StepError> {
+    cache::make_dir(logs).in_step(Step::State)?;
+    let run = ToolRun {
+        command,
+        log: &logs.join(format!("{name}.log")),
+        pid_file: &logs.join(format!("{name}.pid")),
+    };
+    let made = engine::run_tool(run).await.in_step(Step::State);
+    made.map_err(|error| disk::remark(error, datadir))
+}
+
+fn no_state(engine: &EngineSpec) -> StepError {
+    let cause = format!(
+        "{} cannot read the datadir that was given, which is neither geth's nor made by \
+         engine-bench init; give one of these, or leave --datadir away",
+        engine.name
+    );
+    StepError::new(Step::State, &cause)
+}
