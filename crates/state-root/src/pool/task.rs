@@ -226,9 +226,19 @@ impl<S: StateSource> Running<S> {
         for job in jobs {
             // Each storage is answered on its own.
             self.in_flight += 1 + job.storages.len();
-            self.task.jobs.send(job).map_err(|_| RootError::Stopped)?;
+            let sent = self.task.jobs.send(job);
+            sent.map_err(|_| self.why_stopped())?;
         }
         Ok(())
+    }
+
+    /// Why no worker is left to take a job: the first of them to go has said it.
+    fn why_stopped(&self) -> RootError {
+        let failed = self.task.events.try_iter().find_map(|event| match event {
+            Event::Failed(error) => Some(error),
+            _ => None,
+        });
+        failed.unwrap_or(RootError::Stopped)
     }
 
     /// Dispatches what applying changes has asked for and waits for it.

@@ -1,10 +1,13 @@
 //! The tries that outlive their blocks, within a bound on memory.
 //!
-//! The tries of the last few blocks are kept, each under its state root, so a block finds its
-//! parent's nodes on whichever branch of the chain that parent is. They share what they have in
-//! common. When they grow over the bound, first the older ones go, then subtrees of the newest:
-//! those through which no block went for longest, and of a block's own the deepest. A stub remains
-//! in their place.
+//! A block takes the trie of its parent's state root and changes it in place; what it leaves behind
+//! is kept under its own root. So along a chain there is one trie, and no node is ever copied. A
+//! block that is given up before it has changed anything puts the trie back. On another branch of
+//! the chain a block begins from a stub, and the two tries are kept side by side.
+//!
+//! When they grow over the bound, first the older ones go, then subtrees of the newest: those
+//! through which no block went for longest, and of a block's own the deepest. A stub remains in
+//! their place.
 
 use super::node::{AccountContent, Branch, Content, Node, Slot};
 use alloy_primitives::{B256, U256};
@@ -12,11 +15,10 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, VecDeque},
     mem::size_of,
-    sync::Arc,
 };
 
-/// Tries kept besides the newest: more than a payload builder and a short reorganisation need.
-pub(super) const OLDER_TRIES: usize = 4;
+/// Tries kept besides the newest: that of the branch a short reorganisation has left.
+pub(super) const OLDER_TRIES: usize = 1;
 
 /// Part of the bound, in eighths, that eviction leaves, so that it does not come back every block.
 const EIGHTHS_KEPT: usize = 6;
@@ -33,38 +35,27 @@ pub(super) struct Kept {
 struct KeptTrie {
     root: B256,
     trie: Slot<AccountContent>,
-    /// Memory of the nodes its block made or let go.
-    turnover_bytes: usize,
 }
 
 impl Kept {
-    /// The trie of this root, as far as it is known, and the number of the block that uses it.
-    pub(super) fn begin(&mut self, root: B256) -> (Slot<AccountContent>, u64) {
+    /// Takes the trie of this root, as far as it is known, and numbers the block that does.
+    pub(super) fn take(&mut self, root: B256) -> (Slot<AccountContent>, u64) {
         self.epoch += 1;
-        let known = self.tries.iter().find(|kept| kept.root == root);
-        let trie = known.map_or_else(|| Slot::of_root(root), |kept| kept.trie.clone());
+        let known = self.tries.iter().position(|kept| kept.root == root);
+        let known = known.and_then(|index| self.tries.remove(index));
+        let trie = known.map_or_else(|| Slot::of_root(root), |kept| kept.trie);
         (trie, self.epoch)
     }
 
-    /// Keeps the trie of a finished block.
-    pub(super) fn keep(&mut self, root: B256, trie: Slot<AccountContent>, turnover_bytes: usize) {
+    /// Keeps a trie whose nodes are all encoded.
+    pub(super) fn keep(&mut self, root: B256, trie: Slot<AccountContent>) {
         self.tries.retain(|kept| kept.root != root);
-        self.tries.push_back(KeptTrie {
-            root,
-            trie,
-            turnover_bytes,
-        });
+        self.tries.push_back(KeptTrie { root, trie });
     }
 
-    /// Memory of everything that is kept, or a little more: what the newest trie does not have was
-    /// made or let go by one of the blocks since the oldest.
+    /// Memory of everything that is kept.
     pub(super) fn bytes(&self) -> usize {
-        let newest = self.tries.back().map_or(0, |kept| kept.trie.bytes());
-        if self.tries.len() < 2 {
-            return newest;
-        }
-        let turnover: usize = self.tries.iter().map(|kept| kept.turnover_bytes).sum();
-        newest + turnover
+        self.tries.iter().map(|kept| kept.trie.bytes()).sum()
     }
 
     /// The tries, oldest first.
@@ -93,7 +84,6 @@ impl Kept {
         }
     }
 }
-
 /// How soon a branch is evicted: first what was used longest ago, and of what one block used the
 /// deepest levels. A branch is always worth more than those below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -171,12 +161,11 @@ fn drop_until<C: Content>(
 ) {
     match &mut slot.node {
         Node::None => {}
-        Node::Leaf(leaf) => below(&mut Arc::make_mut(leaf).content, level),
+        Node::Leaf(leaf) => below(&mut leaf.content, level),
         Node::Branch(branch) if Worth::of(branch, level) <= worth && slot.encoded.is_some() => {
             slot.node = Node::None;
         }
         Node::Branch(branch) => {
-            let branch = Arc::make_mut(branch);
             for child in &mut branch.children {
                 drop_until(child, level + 1, worth, below);
             }

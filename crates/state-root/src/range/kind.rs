@@ -15,7 +15,7 @@ use crate::{
 };
 use alloy_primitives::{B256, U256, map::B256Map};
 use alloy_trie::TrieAccount;
-use std::{mem::size_of, sync::Arc};
+use std::mem::size_of;
 
 /// What a leaf holds, and with it everything that differs between accounts and slots.
 pub(super) trait Kind: Content {
@@ -122,9 +122,6 @@ impl Kind for AccountContent {
             storage_root: storage.root_hash(),
             ..account
         });
-        if account.is_none() {
-            found.turnover_bytes += storage.bytes();
-        }
         *content = account.map(|account| Self { account, storage });
         Ok(account != before)
     }
@@ -175,7 +172,6 @@ fn change_storage<S: StateSource>(
 ) -> Result<(), RootError> {
     let wiped = change.wiped;
     if wiped {
-        found.turnover_bytes += storage.bytes();
         *storage = Slot::default();
     }
     let mut found_below = Found::default();
@@ -268,7 +264,7 @@ impl<V: LeafValue, F> Import<V, F> {
         let mut import = Import {
             arena: proof.arena,
             content,
-            epoch: work.epoch,
+            epoch: work.epoch(),
         };
         let root = proof.roots.first().map_or(NodeRef::EMPTY, |root| root.node);
         import.slot(root)
@@ -285,9 +281,9 @@ impl<V: LeafValue, F> Import<V, F> {
                 let leaf = &self.arena.leaves[index];
                 let content = (self.content)(&leaf.key, leaf.value.clone());
                 let key = leaf.key;
-                Node::Leaf(Arc::new(Leaf { key, content }))
+                Node::Leaf(Box::new(Leaf { key, content }))
             }
-            NodeKind::Branch(index) => Node::Branch(Arc::new(self.branch(index))),
+            NodeKind::Branch(index) => Node::Branch(Box::new(self.branch(index))),
         };
         Slot { encoded, node }
     }

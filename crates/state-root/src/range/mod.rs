@@ -55,7 +55,7 @@ use std::{
     num::NonZeroUsize,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 use walk::{Found, Pass, Work};
@@ -101,7 +101,6 @@ impl RangePool {
     }
 
     pub(crate) fn prepare<S: StateSource>(&self, source: Arc<S>, parent_root: B256) -> RangeJob {
-        let (trie, epoch) = lock(&self.shared.kept).begin(parent_root);
         let (outcome, awaited_outcome) = bounded(1);
         let block = Block {
             threads: Arc::clone(&self.threads),
@@ -112,10 +111,10 @@ impl RangePool {
                 source,
                 cancelled: AtomicBool::new(false),
                 grain: self.config.grain.get(),
-                epoch,
+                epoch: AtomicU64::new(0),
             },
             queue: Mutex::default(),
-            running: Mutex::new(Running::new(trie)),
+            running: Mutex::default(),
             outcome,
         };
         RangeJob {
@@ -191,25 +190,25 @@ struct Queue {
 }
 
 /// How far the block is.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Running {
+    stage: Stage,
     trie: Slot<AccountContent>,
     hasher: KeyHasher,
     leaves: ChangedLeaves,
     counters: RootCounters,
-    turnover_bytes: usize,
 }
 
-impl Running {
-    fn new(trie: Slot<AccountContent>) -> Self {
-        Self {
-            trie,
-            hasher: KeyHasher::default(),
-            leaves: ChangedLeaves::default(),
-            counters: RootCounters::default(),
-            turnover_bytes: 0,
-        }
-    }
+/// Whose trie a block holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Stage {
+    /// None yet.
+    #[default]
+    Begins,
+    /// Its parent's, of which it may know more than the parent did.
+    Reads,
+    /// None that could be kept.
+    Changes,
 }
 
 impl<S: StateSource> Driver for Arc<Block<S>> {
@@ -257,21 +256,27 @@ impl<S: StateSource> Block<S> {
             return;
         }
         let mut running = lock(&self.running);
+        if running.stage == Stage::Begins {
+            let (trie, epoch) = lock(&self.shared.kept).take(self.parent_root);
+            self.work.epoch.store(epoch, Ordering::Relaxed);
+            running.trie = trie;
+            running.stage = Stage::Reads;
+        }
         match catch_panic(|| self.receive(&mut running, messages)) {
             Ok(None) => {}
             Ok(Some(outcome)) => {
                 let trie = std::mem::take(&mut running.trie);
+                running.stage = Stage::Changes;
                 let mut kept = lock(&self.shared.kept);
-                kept.keep(
-                    outcome.root.unwrap_or(self.parent_root),
-                    trie,
-                    running.turnover_bytes,
-                );
+                kept.keep(outcome.root.unwrap_or(self.parent_root), trie);
                 // Nobody waits when the job was dropped.
                 let _ = self.outcome.send(Ok(outcome));
                 kept.trim(self.kept_bytes);
             }
             Err(error) => {
+                if !matches!(error, RootError::Cancelled) {
+                    running.stage = Stage::Changes;
+                }
                 self.work.cancelled.store(true, Ordering::Relaxed);
                 let _ = self.outcome.send(Err(error));
             }
@@ -334,7 +339,6 @@ impl<S: StateSource> Block<S> {
         counters.jobs += found.ranges;
         counters.unsplit_batches += u64::from(found.ranges == 1);
         counters.nodes_revealed += found.nodes_revealed;
-        running.turnover_bytes += found.turnover_bytes;
         Ok(found)
     }
 
@@ -353,6 +357,7 @@ impl<S: StateSource> Block<S> {
             });
         }
         running.counters.batches += 1;
+        running.stage = Stage::Changes;
         let mut found = self.pass(running, &changes, true)?;
         Ok(RootOutcome {
             root: Some(running.trie.root_hash()),
@@ -363,6 +368,19 @@ impl<S: StateSource> Block<S> {
             },
             counters: running.counters,
         })
+    }
+}
+
+impl<S> Drop for Block<S> {
+    /// Puts back what was taken and not changed.
+    fn drop(&mut self) {
+        let running = self.running.get_mut();
+        let running = running.unwrap_or_else(PoisonError::into_inner);
+        if running.stage == Stage::Reads {
+            let mut kept = lock(&self.shared.kept);
+            kept.keep(self.parent_root, std::mem::take(&mut running.trie));
+            kept.trim(self.kept_bytes);
+        }
     }
 }
 

@@ -1,8 +1,7 @@
-//! Nodes that blocks share: a trie is a tree of counted references, copied on its way to a change.
+//! The nodes of a partial trie: a tree that is changed in place by whoever owns it.
 //!
-//! Two blocks on one parent, or a block and its child, hold the same nodes except those on the
-//! paths they changed. So every kept trie is right for its own state root whatever came after it,
-//! and a reorganisation costs nothing.
+//! Whoever has a slot has all that is below it, so disjoint ranges of a trie are changed by as many
+//! threads without a lock or a count of references.
 //!
 //! Invariant: a slot without an encoding is one that changed since it was last hashed, or the
 //! parent's encoding is known without it; a slot with an encoding but without a node is a stub.
@@ -13,10 +12,10 @@ use crate::{
 };
 use alloy_primitives::{B256, U256};
 use alloy_trie::{EMPTY_ROOT_HASH, TrieAccount, nodes::RlpNode};
-use std::{mem::size_of, sync::Arc};
+use std::mem::size_of;
 
 /// What a leaf can hold besides its key.
-pub(super) trait Content: Clone + Default + Send + Sync + 'static {
+pub(super) trait Content: Default + Send + Sync + 'static {
     /// Memory that hangs on it, beyond its own size.
     fn hanging_bytes(&self) -> usize {
         0
@@ -27,7 +26,7 @@ pub(super) trait Content: Clone + Default + Send + Sync + 'static {
 impl Content for U256 {}
 
 /// An account with as much of its storage trie as is known.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(super) struct AccountContent {
     /// Its storage root is that of `storage`, once that is hashed.
     pub(super) account: TrieAccount,
@@ -41,7 +40,7 @@ impl Content for AccountContent {
 }
 
 /// The place of a node: the root, or a child of a branch.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Slot<C> {
     /// What the parent needs to know.
     pub(super) encoded: Option<Encoded>,
@@ -49,22 +48,22 @@ pub(super) struct Slot<C> {
 }
 
 /// A node, if it is known.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) enum Node<C> {
     /// There is none, or only its encoding is known.
     None,
-    Leaf(Arc<Leaf<C>>),
-    Branch(Arc<Branch<C>>),
+    Leaf(Box<Leaf<C>>),
+    Branch(Box<Branch<C>>),
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Leaf<C> {
     pub(super) key: B256,
     pub(super) content: C,
 }
 
 /// A branch, with the extension before it if it begins further up.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Branch<C> {
     /// Any key below it; the first `depth` nibbles are its path.
     pub(super) key: B256,

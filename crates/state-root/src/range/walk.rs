@@ -23,8 +23,11 @@ use crate::{
 use alloy_primitives::B256;
 use alloy_trie::Nibbles;
 use std::{
-    mem::{size_of, take},
-    sync::{Arc, atomic::AtomicBool},
+    mem::take,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 /// What all ranges of a block share.
@@ -34,8 +37,14 @@ pub(super) struct Work<S> {
     pub(super) cancelled: AtomicBool,
     /// Leaves below which a range is not cut.
     pub(super) grain: usize,
-    /// Number of the block.
-    pub(super) epoch: u64,
+    /// Number of the block, once it has begun.
+    pub(super) epoch: AtomicU64,
+}
+
+impl<S> Work<S> {
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Relaxed)
+    }
 }
 
 /// A pass over one trie.
@@ -56,9 +65,6 @@ pub(super) struct Found {
     pub(super) storages: Vec<(B256, StorageTrieUpdates)>,
     pub(super) ranges: u64,
     pub(super) nodes_revealed: u64,
-    /// Memory of nodes that were read, made, copied because an earlier block's trie holds them too,
-    /// or let go with all that was below: at most so much is in another block's trie alone.
-    pub(super) turnover_bytes: usize,
 }
 
 impl Found {
@@ -75,13 +81,11 @@ impl Found {
         self.updates.extend(other.updates);
         self.removed.extend(other.removed);
         self.append_below(other.storages, (other.ranges, other.nodes_revealed));
-        self.turnover_bytes += other.turnover_bytes;
     }
 
     /// Adds what was found in a storage trie.
     pub(super) fn append_storage(&mut self, other: Self) {
         self.append_below(other.storages, (other.ranges, other.nodes_revealed));
-        self.turnover_bytes += other.turnover_bytes;
     }
 
     fn append_below(
@@ -162,7 +166,6 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
             let mut content = None;
             K::change(self, &mut content, (key, change), found)?;
             slot.node = content.map_or(Node::None, |content| new_leaf(*key, content));
-            found.turnover_bytes += slot.bytes();
             return Ok(!slot.is_empty());
         }
         self.fork(slot, (first, common_prefix(&first, &last)), changes, found)
@@ -185,7 +188,6 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
         let Node::Leaf(leaf) = &mut slot.node else {
             return Ok(false);
         };
-        let leaf = make_mut(leaf, found);
         let mut content = Some(take(&mut leaf.content));
         let changed = K::change(self, &mut content, (&key, &changes[own].1), found)?;
         match content {
@@ -227,13 +229,12 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
         changes: &[Keyed<K::Change>],
         found: &mut Found,
     ) -> Result<bool, RootError> {
-        let mut branch = Branch::new(key, depth, self.work.epoch);
+        let mut branch = Branch::new(key, depth, self.work.epoch());
         let below = &mut branch.children[nibble(&key, depth)];
         *below = take(slot);
         below.encoded = None;
         branch.bytes += below.bytes();
-        found.turnover_bytes += size_of::<Branch<K>>();
-        slot.node = Node::Branch(Arc::new(branch));
+        slot.node = Node::Branch(Box::new(branch));
         self.descend(slot, changes, found)?;
         Ok(true)
     }
@@ -248,8 +249,7 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
         let Node::Branch(branch) = &mut slot.node else {
             return Err(RootError::Inconsistent);
         };
-        let branch = make_mut(branch, found);
-        branch.epoch = self.work.epoch;
+        branch.epoch = self.work.epoch();
         let mut ranges = take_ranges(branch, changes);
         let before: usize = ranges.iter().map(|range| range.slot.bytes()).sum();
         let result = self.run(&mut ranges, branch.depth + 1, found);
@@ -312,7 +312,7 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
             *slot = Slot::default();
             return Ok(());
         };
-        let mut child = take(&mut make_mut(branch, found).children[nibble]);
+        let mut child = take(&mut branch.children[nibble]);
         if child.is_stub() {
             let target = Target {
                 key: child_key(&key, depth, nibble),
@@ -342,7 +342,6 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
             K::check_root(slot.root_hash(), read.root_hash())?;
         }
         found.nodes_revealed += nodes as u64;
-        found.turnover_bytes += read.bytes();
         slot.node = read.node;
         Ok(())
     }
@@ -393,15 +392,7 @@ fn shared_prefix<T>(key: &B256, changes: &[Keyed<T>]) -> usize {
 }
 
 fn new_leaf<K: Kind>(key: B256, content: K) -> Node<K> {
-    Node::Leaf(Arc::new(Leaf { key, content }))
-}
-
-/// The node behind a reference, copied when an earlier block's trie holds it too.
-fn make_mut<'n, N: Clone>(node: &'n mut Arc<N>, found: &mut Found) -> &'n mut N {
-    if Arc::get_mut(node).is_none() {
-        found.turnover_bytes += size_of::<N>();
-    }
-    Arc::make_mut(node)
+    Node::Leaf(Box::new(Leaf { key, content }))
 }
 
 /// Encodes the subtree of a slot that begins at nibble `start`, where it is not encoded already.
@@ -410,7 +401,6 @@ fn encode<K: Kind>(slot: &mut Slot<K>, start: usize, found: &mut Found) {
         Node::None => None,
         Node::Leaf(leaf) => Some(leaf.content.encode(&leaf.key, start, &mut found.scratch)),
         Node::Branch(branch) => {
-            let branch = make_mut(branch, found);
             let mut encoder = BranchEncoder::new();
             let mut hashes = Vec::new();
             for nibble in 0..16 {
