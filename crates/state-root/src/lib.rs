@@ -13,6 +13,7 @@ pub mod chunk;
 pub mod cursor;
 mod error;
 mod hash;
+mod keccak;
 mod late;
 pub mod mem;
 mod nibbles;

@@ -1,21 +1,29 @@
 //! The two kinds of trie: how their leaves are changed, encoded and read.
 
 use super::{
-    change::{AccountChange, Change, Keyed, SlotChange},
+    change::{AccountChange, Change, SlotChange},
+    encode::{encode_accounts, encode_slots},
+    found::{Found, Lane, StorageChanges},
     node::{AccountContent, Branch, Content, Leaf, Node, Slot},
-    walk::{Found, Pass, Work},
+    walk::{Pass, Read, Region, Work},
 };
 use crate::{
     chunk::Target,
     cursor::{StateSource, StateView},
     error::RootError,
     proof::{LeafValues, SlotValues, Walk, storage_root},
-    sparse::{Arena, Encoded, LeafValue, NodeKind, NodeRef, Proof, Scratch},
-    updates::{Account, StorageTrieUpdates},
+    sparse::{Arena, LeafValue, NodeKind, NodeRef, Proof, Scratch},
+    updates::Account,
 };
 use alloy_primitives::{B256, U256, map::B256Map};
-use alloy_trie::TrieAccount;
-use std::mem::size_of;
+use alloy_trie::{EMPTY_ROOT_HASH, TrieAccount};
+use std::mem::{size_of, take};
+
+/// A leaf whose path is to be read, with what is to be done to it.
+pub(super) type Unknown<'c, K> = (Target, Option<&'c <K as Kind>::Change>);
+
+/// What was read in the places of stubs, and how many nodes that is.
+pub(super) type ReadNodes<K> = (Vec<Read<K>>, usize);
 
 /// What a leaf holds, and with it everything that differs between accounts and slots.
 pub(super) trait Kind: Content {
@@ -24,24 +32,30 @@ pub(super) trait Kind: Content {
     /// Which trie of this kind.
     type Trie: Copy + Send + Sync;
 
-    /// The encoding of a leaf that begins at nibble `start` of its key.
-    fn encode(&self, key: &B256, start: usize, scratch: &mut Scratch) -> Encoded;
+    /// Appends the RLP of a leaf that begins at nibble `start` of its key.
+    fn write(&self, key: &B256, start: usize, scratch: &mut Scratch, out: &mut Vec<u8>);
+
+    /// Encodes slots that all begin at nibble `start`, where they have changed.
+    fn encode_all<'s>(
+        slots: impl Iterator<Item = &'s mut Slot<Self>>,
+        start: usize,
+        found: &mut Found,
+    );
 
     /// Does a change to a leaf, or to the place of one, and answers whether it differs from before.
     fn change<S: StateSource>(
-        pass: &Pass<'_, S, Self>,
+        region: &mut Region<'_, S, Self>,
         content: &mut Option<Self>,
         change: (&B256, &Self::Change),
-        found: &mut Found,
     ) -> Result<bool, RootError>;
 
-    /// Reads the nodes on the paths of `targets`, which lie below one slot, and how many they are.
+    /// Reads the nodes on the paths of leaves, sorted by key, in one walk.
     fn read<S: StateSource>(
         pass: &Pass<'_, S, Self>,
-        targets: &[Target],
-        changes: &[Keyed<Self::Change>],
-        shallow: bool,
-    ) -> Result<(Slot<Self>, usize), RootError>;
+        lane: &mut Lane<S>,
+        unknown: &[Unknown<'_, Self>],
+        is_shallow: bool,
+    ) -> Result<ReadNodes<Self>, RootError>;
 
     /// Refuses a root that is not the one the trie is known by.
     fn check_root(expected: B256, found: B256) -> Result<(), RootError>;
@@ -51,15 +65,22 @@ impl Kind for U256 {
     type Change = SlotChange;
     type Trie = B256;
 
-    fn encode(&self, key: &B256, start: usize, scratch: &mut Scratch) -> Encoded {
-        scratch.leaf_parts(key, start, self)
+    fn write(&self, key: &B256, start: usize, scratch: &mut Scratch, out: &mut Vec<u8>) {
+        scratch.write_leaf((key, start), self, out);
+    }
+
+    fn encode_all<'s>(
+        slots: impl Iterator<Item = &'s mut Slot<Self>>,
+        start: usize,
+        found: &mut Found,
+    ) {
+        encode_slots(slots, start, found);
     }
 
     fn change<S: StateSource>(
-        _: &Pass<'_, S, Self>,
+        _: &mut Region<'_, S, Self>,
         content: &mut Option<Self>,
         (_, change): (&B256, &SlotChange),
-        _: &mut Found,
     ) -> Result<bool, RootError> {
         let SlotChange::Value(value) = change else {
             return Ok(false);
@@ -72,12 +93,13 @@ impl Kind for U256 {
 
     fn read<S: StateSource>(
         pass: &Pass<'_, S, Self>,
-        targets: &[Target],
-        _: &[Keyed<SlotChange>],
-        shallow: bool,
-    ) -> Result<(Slot<Self>, usize), RootError> {
-        let view = pass.work.source.open()?;
-        read_slots(pass.work, &view, pass.trie, (targets, shallow))
+        lane: &mut Lane<S>,
+        unknown: &[Unknown<'_, Self>],
+        is_shallow: bool,
+    ) -> Result<ReadNodes<Self>, RootError> {
+        let view = lane.view(&pass.work.source)?;
+        let targets: Vec<_> = unknown.iter().map(|(target, _)| *target).collect();
+        read_slots(pass.work, view, pass.trie, (&targets, is_shallow))
     }
 
     fn check_root(expected: B256, found: B256) -> Result<(), RootError> {
@@ -93,57 +115,62 @@ impl Kind for AccountContent {
     type Change = AccountChange;
     type Trie = ();
 
-    fn encode(&self, key: &B256, start: usize, scratch: &mut Scratch) -> Encoded {
-        scratch.leaf_parts(key, start, &self.account)
+    fn write(&self, key: &B256, start: usize, scratch: &mut Scratch, out: &mut Vec<u8>) {
+        scratch.write_leaf((key, start), &self.account, out);
+    }
+
+    fn encode_all<'s>(
+        slots: impl Iterator<Item = &'s mut Slot<Self>>,
+        start: usize,
+        found: &mut Found,
+    ) {
+        encode_accounts(slots, start, found);
     }
 
     fn change<S: StateSource>(
-        pass: &Pass<'_, S, Self>,
+        region: &mut Region<'_, S, Self>,
         content: &mut Option<Self>,
         (address, change): (&B256, &AccountChange),
-        found: &mut Found,
     ) -> Result<bool, RootError> {
         let old = content.take();
         let before = old.as_ref().map(|old| old.account);
         let mut storage = old.map_or_else(Slot::default, |old| old.storage);
-        change_storage(pass, &mut storage, (*address, change), found)?;
+        let storage_changed = change_storage(region, &mut storage, (*address, change))?;
         let account = match change.account {
             None => before,
             Some(account) => account.map(|account| {
                 TrieAccount::new(
                     account.nonce,
                     account.balance,
-                    B256::ZERO,
+                    // Replaced when the leaf is encoded, if storage has changed.
+                    before.map_or(EMPTY_ROOT_HASH, |before| before.storage_root),
                     account.code_hash,
                 )
             }),
         };
-        let account = account.map(|account| TrieAccount {
-            storage_root: storage.root_hash(),
-            ..account
-        });
         *content = account.map(|account| Self { account, storage });
-        Ok(account != before)
+        Ok(storage_changed || account != before)
     }
 
     fn read<S: StateSource>(
         pass: &Pass<'_, S, Self>,
-        targets: &[Target],
-        changes: &[Keyed<AccountChange>],
-        shallow: bool,
-    ) -> Result<(Slot<Self>, usize), RootError> {
-        let view = pass.work.source.open()?;
+        lane: &mut Lane<S>,
+        unknown: &[Unknown<'_, Self>],
+        is_shallow: bool,
+    ) -> Result<ReadNodes<Self>, RootError> {
+        let view = lane.view(&pass.work.source)?;
         let (trie, accounts) = (view.account_trie()?, view.accounts()?);
+        let targets: Vec<_> = unknown.iter().map(|(target, _)| *target).collect();
         let mut read = ReadAccounts {
             work: pass.work,
-            view: &view,
-            changes,
+            view,
+            unknown,
             storages: B256Map::default(),
             nodes: 0,
         };
         let proof = Walk::new(trie, accounts, &mut read, &pass.work.cancelled)
-            .shallow(shallow)
-            .run(targets)?;
+            .shallow(is_shallow)
+            .run(&targets)?;
         let (mut storages, nodes) = (read.storages, read.nodes);
         let nodes = nodes + proof.arena.node_count();
         let content = |key: &B256, account: TrieAccount| {
@@ -163,31 +190,35 @@ impl Kind for AccountContent {
     }
 }
 
-/// Does what a change says about the slots of an account.
+/// Does what a change says about the slots of an account, and answers whether any differs.
 fn change_storage<S: StateSource>(
-    pass: &Pass<'_, S, AccountContent>,
+    region: &mut Region<'_, S, AccountContent>,
     storage: &mut Slot<U256>,
     (address, change): (B256, &AccountChange),
-    found: &mut Found,
-) -> Result<(), RootError> {
-    let wiped = change.wiped;
-    if wiped {
+) -> Result<bool, RootError> {
+    let mut changed = false;
+    if change.wiped {
+        changed = !storage.is_empty();
         *storage = Slot::default();
     }
-    let mut found_below = Found::default();
     let slots = Pass::<S, U256> {
-        work: pass.work,
+        work: region.pass.work,
         trie: address,
-        hashes: pass.hashes,
+        // What is not cut off from its account is hashed with it.
+        hashes: region.pass.hashes && !region.is_whole,
     };
-    slots.at(storage, 0, &change.slots, &mut found_below)?;
-    let nodes = found_below.take_updates();
-    found.append_storage(found_below);
-    if wiped || !nodes.is_empty() {
-        let updates = StorageTrieUpdates { wiped, nodes };
-        found.storages.push((address, updates));
+    let lane = &mut *region.lane;
+    let outer = take(&mut lane.found.nodes);
+    changed |= slots.apply(storage, 0, &change.slots, lane)?;
+    let nodes = std::mem::replace(&mut lane.found.nodes, outer);
+    if change.wiped || !nodes.is_empty() {
+        lane.found.storages.push(StorageChanges {
+            address,
+            wiped: change.wiped,
+            nodes,
+        });
     }
-    Ok(())
+    Ok(changed)
 }
 
 /// Reads nodes of one storage trie.
@@ -195,11 +226,11 @@ fn read_slots<S: StateSource, V: StateView>(
     work: &Work<S>,
     view: &V,
     address: B256,
-    (targets, shallow): (&[Target], bool),
-) -> Result<(Slot<U256>, usize), RootError> {
+    (targets, is_shallow): (&[Target], bool),
+) -> Result<ReadNodes<U256>, RootError> {
     let (trie, slots) = (view.storage_trie(address)?, view.slots(address)?);
     let proof = Walk::new(trie, slots, SlotValues, &work.cancelled)
-        .shallow(shallow)
+        .shallow(is_shallow)
         .run(targets)?;
     let nodes = proof.arena.node_count();
     Ok((Import::of(work, proof, |_, value| value), nodes))
@@ -209,7 +240,8 @@ fn read_slots<S: StateSource, V: StateView>(
 struct ReadAccounts<'a, S, V> {
     work: &'a Work<S>,
     view: &'a V,
-    changes: &'a [Keyed<AccountChange>],
+    /// Sorted by key.
+    unknown: &'a [Unknown<'a, AccountContent>],
     /// What was read of storage tries, by address.
     storages: B256Map<Slot<U256>>,
     nodes: usize,
@@ -220,16 +252,18 @@ impl<S: StateSource, V: StateView> LeafValues for &mut ReadAccounts<'_, S, V> {
     type Value = TrieAccount;
 
     fn complete(&mut self, address: &B256, account: &Account) -> Result<TrieAccount, RootError> {
-        let own = self.changes.binary_search_by_key(address, |(key, _)| *key);
-        let slots = own.map_or(&[][..], |own| &self.changes[own].1.slots);
+        let own = self.unknown.binary_search_by_key(address, |own| own.0.key);
+        let change = own.ok().and_then(|own| self.unknown[own].1);
+        let slots = change.map_or(&[][..], |change| &change.slots);
         let root = if slots.is_empty() {
             storage_root(self.view, *address, &self.work.cancelled)?
         } else {
-            let target = |&(key, _): &Keyed<SlotChange>| Target { key, start: 0 };
+            let target = |&(key, _): &(B256, SlotChange)| Target { key, start: 0 };
             let targets: Vec<_> = slots.iter().map(target).collect();
-            let shallow = slots.len() > self.work.grain;
-            let below = (&targets[..], shallow);
-            let (storage, nodes) = read_slots(self.work, self.view, *address, below)?;
+            let is_shallow = slots.len() > self.work.grain;
+            let below = (&targets[..], is_shallow);
+            let (mut read, nodes) = read_slots(self.work, self.view, *address, below)?;
+            let storage = read.pop().map_or_else(Slot::default, |read| read.slot);
             let root = storage.root_hash();
             self.nodes += nodes;
             self.storages.insert(*address, storage);
@@ -248,7 +282,7 @@ impl<S: StateSource, V: StateView> LeafValues for &mut ReadAccounts<'_, S, V> {
     }
 }
 
-/// Makes shared nodes of what a walk has read.
+/// Makes kept nodes of what a walk has read.
 struct Import<V, F> {
     arena: Arena<V>,
     content: F,
@@ -256,8 +290,8 @@ struct Import<V, F> {
 }
 
 impl<V: LeafValue, F> Import<V, F> {
-    /// The one subtree of a proof.
-    fn of<S, K: Kind>(work: &Work<S>, proof: Proof<V>, content: F) -> Slot<K>
+    /// The subtrees of a proof.
+    fn of<S, K: Kind>(work: &Work<S>, proof: Proof<V>, content: F) -> Vec<Read<K>>
     where
         F: FnMut(&B256, V) -> K,
     {
@@ -266,8 +300,13 @@ impl<V: LeafValue, F> Import<V, F> {
             content,
             epoch: work.epoch(),
         };
-        let root = proof.roots.first().map_or(NodeRef::EMPTY, |root| root.node);
-        import.slot(root)
+        let roots = proof.roots.into_iter();
+        let read = roots.map(|root| Read {
+            key: root.key,
+            start: root.start,
+            slot: import.slot(root.node),
+        });
+        read.collect()
     }
 
     fn slot<K: Kind>(&mut self, node: NodeRef) -> Slot<K>

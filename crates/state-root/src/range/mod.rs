@@ -30,6 +30,8 @@
 //! root is the parent's.
 
 mod change;
+mod encode;
+mod found;
 mod kept;
 mod kind;
 mod node;
@@ -48,6 +50,7 @@ use crate::{
 use alloy_primitives::{B256, map::B256Map};
 use change::{AccountChange, Keyed, SlotChange, changes_of};
 use crossbeam_channel::{Receiver, Sender, bounded};
+use found::{Found, Lane};
 use kept::Kept;
 use node::{AccountContent, Slot};
 use std::{
@@ -58,7 +61,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
-use walk::{Found, Pass, Work};
+use walk::{Pass, Work};
 
 /// How many threads work, and on how much.
 #[derive(Debug, Clone, Copy)]
@@ -333,8 +336,10 @@ impl<S: StateSource> Block<S> {
             trie: (),
             hashes,
         };
-        let mut found = Found::of_range();
-        pass.at(&mut running.trie, 0, changes, &mut found)?;
+        let mut lane = Lane::default();
+        pass.apply(&mut running.trie, 0, changes, &mut lane)?;
+        let mut found = lane.found;
+        found.ranges += 1;
         let counters = &mut running.counters;
         counters.jobs += found.ranges;
         counters.unsplit_batches += u64::from(found.ranges == 1);
@@ -364,7 +369,7 @@ impl<S: StateSource> Block<S> {
             hashed_state,
             trie_updates: TrieUpdates {
                 account_nodes: found.take_updates(),
-                storages: found.storages.drain(..).collect(),
+                storages: found.take_storages(),
             },
             counters: running.counters,
         })

@@ -104,6 +104,11 @@ impl<C> Slot<C> {
         self.encoded.is_some() && matches!(self.node, Node::None)
     }
 
+    /// Whether there is a node whose encoding is to be made.
+    pub(super) fn is_changed(&self) -> bool {
+        self.encoded.is_none() && !matches!(self.node, Node::None)
+    }
+
     /// The hash of the trie whose root is here, once it is encoded.
     pub(super) fn root_hash(&self) -> B256 {
         let encoded = self.encoded.as_ref();
@@ -123,14 +128,21 @@ impl<C: Content> Slot<C> {
 
     /// Whether a part of the path to `key` is unknown.
     pub(super) fn is_blind(&self, key: &B256) -> bool {
-        let mut slot = self;
+        self.blind_from(key, 0).is_some()
+    }
+
+    /// Where the unknown part of the path to `key` begins, in nibbles, below a slot that begins at
+    /// `start`.
+    pub(super) fn blind_from(&self, key: &B256, start: usize) -> Option<usize> {
+        let (mut slot, mut start) = (self, start);
         while let Node::Branch(branch) = &slot.node {
             if !branch.contains(key) {
-                return false;
+                return None;
             }
+            start = branch.depth + 1;
             slot = &branch.children[nibble(key, branch.depth)];
         }
-        slot.is_stub()
+        slot.is_stub().then_some(start)
     }
 
     /// What a leaf on a known path holds.

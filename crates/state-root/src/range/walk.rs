@@ -6,10 +6,14 @@
 //! leaves than the grain is cut at the children of its branch; of the two halves the thread goes on
 //! with the first, and the second waits on its deque until the thread comes back for it or an idle
 //! one has taken it.
+//!
+//! A range that is not cut is worked on in three steps: all that is unknown below it is read in one
+//! sorted walk, then its leaves are changed, then what has changed is hashed ([`super::encode`]).
 
 use super::{
     change::{Change, Keyed, weight},
-    kind::Kind,
+    found::Lane,
+    kind::{Kind, Unknown},
     node::{Branch, Leaf, Node, Slot},
 };
 use crate::{
@@ -17,11 +21,8 @@ use crate::{
     cursor::StateSource,
     error::RootError,
     nibbles::{child_key, common_prefix, nibble, path},
-    sparse::{BranchEncoder, NodeUpdate, Scratch, merge_updates, node_update},
-    updates::StorageTrieUpdates,
 };
 use alloy_primitives::B256;
-use alloy_trie::Nibbles;
 use std::{
     mem::take,
     sync::{
@@ -51,61 +52,12 @@ impl<S> Work<S> {
 pub(super) struct Pass<'a, S, K: Kind> {
     pub(super) work: &'a Work<S>,
     pub(super) trie: K::Trie,
-    /// Whether what changes is hashed at once: in the block's last pass.
+    /// Whether each range hashes what it has changed: in the block's last pass.
     pub(super) hashes: bool,
 }
 
-/// What a range leaves behind besides its subtree.
-#[derive(Debug, Default)]
-pub(super) struct Found {
-    scratch: Scratch,
-    updates: Vec<NodeUpdate>,
-    /// Paths of stored branches that no longer exist.
-    removed: Vec<Nibbles>,
-    pub(super) storages: Vec<(B256, StorageTrieUpdates)>,
-    pub(super) ranges: u64,
-    pub(super) nodes_revealed: u64,
-}
-
-impl Found {
-    /// What a range begins with.
-    pub(super) fn of_range() -> Self {
-        Self {
-            ranges: 1,
-            ..Self::default()
-        }
-    }
-
-    /// Adds what another range of the same trie has found.
-    fn append(&mut self, other: Self) {
-        self.updates.extend(other.updates);
-        self.removed.extend(other.removed);
-        self.append_below(other.storages, (other.ranges, other.nodes_revealed));
-    }
-
-    /// Adds what was found in a storage trie.
-    pub(super) fn append_storage(&mut self, other: Self) {
-        self.append_below(other.storages, (other.ranges, other.nodes_revealed));
-    }
-
-    fn append_below(
-        &mut self,
-        storages: Vec<(B256, StorageTrieUpdates)>,
-        (ranges, nodes_revealed): (u64, u64),
-    ) {
-        self.storages.extend(storages);
-        self.ranges += ranges;
-        self.nodes_revealed += nodes_revealed;
-    }
-
-    /// Changes to the stored branches of the trie, ascending by path.
-    pub(super) fn take_updates(&mut self) -> Vec<NodeUpdate> {
-        merge_updates(take(&mut self.updates), take(&mut self.removed))
-    }
-}
-
-/// The changes below one child of a branch.
-struct Range<'c, K: Kind> {
+/// The changes below one slot.
+pub(super) struct Range<'c, K: Kind> {
     nibble: usize,
     slot: Slot<K>,
     changes: &'c [Keyed<K::Change>],
@@ -115,48 +67,161 @@ struct Range<'c, K: Kind> {
 impl<S: StateSource, K: Kind> Pass<'_, S, K> {
     /// Applies `changes`, all below this slot, which begins at nibble `start`. Answers whether
     /// anything here differs from before.
-    pub(super) fn at(
+    pub(super) fn apply(
         &self,
         slot: &mut Slot<K>,
         start: usize,
         changes: &[Keyed<K::Change>],
-        found: &mut Found,
+        lane: &mut Lane<S>,
+    ) -> Result<bool, RootError> {
+        if changes.is_empty() {
+            return Ok(false);
+        }
+        let mut range = [Range {
+            nibble: 0,
+            slot: take(slot),
+            changes,
+            changed: false,
+        }];
+        let result = self.run(&mut range, start, lane);
+        let [range] = range;
+        *slot = range.slot;
+        result.map(|()| range.changed)
+    }
+
+    /// Runs ranges below one branch, in halves as long as they stand for more than the grain.
+    fn run(
+        &self,
+        ranges: &mut [Range<'_, K>],
+        start: usize,
+        lane: &mut Lane<S>,
+    ) -> Result<(), RootError> {
+        let total: usize = ranges.iter().map(|range| weight(range.changes)).sum();
+        if total <= self.work.grain || ranges.len() < 2 {
+            return self.go(ranges, start, total <= self.work.grain, lane);
+        }
+        let (left, right) = ranges.split_at_mut(middle(ranges, total));
+        let alone = |half| {
+            let mut lane = Lane::default();
+            self.run(half, start, &mut lane)?;
+            Ok::<_, RootError>(lane.found)
+        };
+        let (left, right) = rayon::join(|| alone(left), || alone(right));
+        lane.found.append_both(left?, right?);
+        Ok(())
+    }
+
+    /// Does what is to be done to ranges that one thread has: all of it when they are not cut
+    /// further, and otherwise down to where the one there is can be cut.
+    fn go(
+        &self,
+        ranges: &mut [Range<'_, K>],
+        start: usize,
+        is_whole: bool,
+        lane: &mut Lane<S>,
+    ) -> Result<(), RootError> {
+        let mut region = Region {
+            pass: self,
+            lane,
+            is_whole,
+            ready: Vec::new(),
+        };
+        if is_whole {
+            region.read_ahead(ranges, start)?;
+        }
+        for range in &mut *ranges {
+            range.changed = region.at(&mut range.slot, start, range.changes)?;
+        }
+        if self.hashes {
+            let slots = ranges.iter_mut().map(|range| &mut range.slot);
+            K::encode_all(slots, start, &mut lane.found);
+        }
+        Ok(())
+    }
+}
+
+/// Ranges in the hands of one thread.
+pub(super) struct Region<'a, S: StateSource, K: Kind> {
+    pub(super) pass: &'a Pass<'a, S, K>,
+    pub(super) lane: &'a mut Lane<S>,
+    /// Whether nothing below is cut any more.
+    pub(super) is_whole: bool,
+    /// What was read ahead, the last in key order first.
+    ready: Vec<Read<K>>,
+}
+
+/// What was read in the place of a stub.
+pub(super) struct Read<K> {
+    /// A key below, and how much of it is the stub's path.
+    pub(super) key: B256,
+    pub(super) start: usize,
+    pub(super) slot: Slot<K>,
+}
+
+impl<S: StateSource, K: Kind> Region<'_, S, K> {
+    /// Reads everything that the changes lack in one walk.
+    fn read_ahead(&mut self, ranges: &[Range<'_, K>], start: usize) -> Result<(), RootError> {
+        let mut unknown = Vec::new();
+        for range in ranges {
+            for (key, change) in range.changes {
+                if let Some(start) = range.slot.blind_from(key, start) {
+                    let target = Target { key: *key, start };
+                    unknown.push((target, Some(change)));
+                }
+            }
+        }
+        if !unknown.is_empty() {
+            self.ready = self.read(&unknown, false)?;
+            self.ready.reverse();
+        }
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        unknown: &[Unknown<'_, K>],
+        is_shallow: bool,
+    ) -> Result<Vec<Read<K>>, RootError> {
+        let (read, nodes) = K::read(self.pass, self.lane, unknown, is_shallow)?;
+        self.lane.found.count_read(nodes);
+        Ok(read)
+    }
+
+    /// Applies `changes`, all below this slot, which begins at nibble `start`. Answers whether
+    /// anything here differs from before.
+    fn at(
+        &mut self,
+        slot: &mut Slot<K>,
+        start: usize,
+        changes: &[Keyed<K::Change>],
     ) -> Result<bool, RootError> {
         if changes.is_empty() {
             return Ok(false);
         }
         if slot.is_stub() {
-            let targets: Vec<_> = changes
-                .iter()
-                .map(|&(key, _)| Target { key, start })
-                .collect();
-            self.reveal(slot, &targets, changes, found)?;
+            self.reveal(slot, start, changes)?;
         }
         let changed = match &slot.node {
-            Node::None => self.at_nothing(slot, changes, found)?,
+            Node::None => self.at_nothing(slot, changes)?,
             Node::Leaf(leaf) => {
                 let key = leaf.key;
-                self.at_leaf(slot, key, changes, found)?
+                self.at_leaf(slot, key, changes)?
             }
             Node::Branch(branch) => {
                 let place = (branch.key, branch.depth);
-                self.at_branch(slot, place, changes, found)?
+                self.at_branch(slot, place, changes)?
             }
         };
         if changed {
             slot.encoded = None;
-            if self.hashes {
-                encode(slot, start, found);
-            }
         }
         Ok(changed)
     }
 
     fn at_nothing(
-        &self,
+        &mut self,
         slot: &mut Slot<K>,
         changes: &[Keyed<K::Change>],
-        found: &mut Found,
     ) -> Result<bool, RootError> {
         if !changes.iter().any(|(_, change)| change.sets()) {
             return Ok(false);
@@ -164,23 +229,22 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
         let (first, last) = (changes[0].0, changes[changes.len() - 1].0);
         if let [(key, change)] = changes {
             let mut content = None;
-            K::change(self, &mut content, (key, change), found)?;
+            K::change(self, &mut content, (key, change))?;
             slot.node = content.map_or(Node::None, |content| new_leaf(*key, content));
             return Ok(!slot.is_empty());
         }
-        self.fork(slot, (first, common_prefix(&first, &last)), changes, found)
+        self.fork(slot, (first, common_prefix(&first, &last)), changes)
     }
 
     fn at_leaf(
-        &self,
+        &mut self,
         slot: &mut Slot<K>,
         key: B256,
         changes: &[Keyed<K::Change>],
-        found: &mut Found,
     ) -> Result<bool, RootError> {
         if sets_beside(changes, |other| *other != key) {
             let shared = shared_prefix(&key, changes);
-            return self.fork(slot, (key, shared), changes, found);
+            return self.fork(slot, (key, shared), changes);
         }
         let Ok(own) = changes.binary_search_by_key(&key, |(key, _)| *key) else {
             return Ok(false);
@@ -189,7 +253,7 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
             return Ok(false);
         };
         let mut content = Some(take(&mut leaf.content));
-        let changed = K::change(self, &mut content, (&key, &changes[own].1), found)?;
+        let changed = K::change(self, &mut content, (&key, &changes[own].1))?;
         match content {
             Some(content) => leaf.content = content,
             None => *slot = Slot::default(),
@@ -198,61 +262,98 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
     }
 
     fn at_branch(
-        &self,
+        &mut self,
         slot: &mut Slot<K>,
         (key, depth): (B256, usize),
         changes: &[Keyed<K::Change>],
-        found: &mut Found,
     ) -> Result<bool, RootError> {
         let shared = shared_prefix(&key, changes);
         if shared >= depth {
-            return self.descend(slot, changes, found);
+            return self.descend(slot, changes);
         }
         let is_beside = |other: &B256| common_prefix(&key, other) < depth;
         if sets_beside(changes, is_beside) {
-            return self.fork(slot, (key, shared), changes, found);
+            return self.fork(slot, (key, shared), changes);
         }
         let below: Vec<_> = (0..changes.len())
             .filter(|&index| !is_beside(&changes[index].0))
             .collect();
         match (below.first(), below.last()) {
-            (Some(&first), Some(&last)) => self.descend(slot, &changes[first..=last], found),
+            (Some(&first), Some(&last)) => self.descend(slot, &changes[first..=last]),
             _ => Ok(false),
         }
     }
 
     /// Puts a branch at `depth` above what is here, so that new leaves find a place beside it.
     fn fork(
-        &self,
+        &mut self,
         slot: &mut Slot<K>,
         (key, depth): (B256, usize),
         changes: &[Keyed<K::Change>],
-        found: &mut Found,
     ) -> Result<bool, RootError> {
-        let mut branch = Branch::new(key, depth, self.work.epoch());
+        let mut branch = Branch::new(key, depth, self.pass.work.epoch());
         let below = &mut branch.children[nibble(&key, depth)];
         *below = take(slot);
         below.encoded = None;
         branch.bytes += below.bytes();
         slot.node = Node::Branch(Box::new(branch));
-        self.descend(slot, changes, found)?;
+        self.descend(slot, changes)?;
         Ok(true)
     }
 
     /// Applies changes that all lie below the branch in `slot`.
     fn descend(
-        &self,
+        &mut self,
         slot: &mut Slot<K>,
         changes: &[Keyed<K::Change>],
-        found: &mut Found,
     ) -> Result<bool, RootError> {
         let Node::Branch(branch) = &mut slot.node else {
             return Err(RootError::Inconsistent);
         };
-        branch.epoch = self.work.epoch();
-        let mut ranges = take_ranges(branch, changes);
+        branch.epoch = self.pass.work.epoch();
+        let changed = if self.is_whole {
+            self.descend_whole(branch, changes)?
+        } else {
+            self.descend_cut(branch, changes)?
+        };
+        if changed {
+            self.settle(slot)?;
+        }
+        Ok(changed)
+    }
+
+    fn descend_whole(
+        &mut self,
+        branch: &mut Branch<K>,
+        mut changes: &[Keyed<K::Change>],
+    ) -> Result<bool, RootError> {
+        let mut changed = false;
+        while let Some((here, below)) = split_first_nibble(&mut changes, branch.depth) {
+            let child = &mut branch.children[here];
+            let before = child.bytes();
+            let result = self.at(child, branch.depth + 1, below);
+            branch.bytes = branch.bytes + child.bytes() - before;
+            changed |= result?;
+        }
+        Ok(changed)
+    }
+
+    fn descend_cut(
+        &mut self,
+        branch: &mut Branch<K>,
+        mut changes: &[Keyed<K::Change>],
+    ) -> Result<bool, RootError> {
+        let mut ranges = Vec::new();
+        while let Some((nibble, changes)) = split_first_nibble(&mut changes, branch.depth) {
+            ranges.push(Range {
+                nibble,
+                slot: take(&mut branch.children[nibble]),
+                changes,
+                changed: false,
+            });
+        }
         let before: usize = ranges.iter().map(|range| range.slot.bytes()).sum();
-        let result = self.run(&mut ranges, branch.depth + 1, found);
+        let result = self.pass.run(&mut ranges, branch.depth + 1, self.lane);
         let after: usize = ranges.iter().map(|range| range.slot.bytes()).sum();
         branch.bytes = branch.bytes + after - before;
         let mut changed = false;
@@ -260,41 +361,11 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
             changed |= range.changed;
             branch.children[range.nibble] = range.slot;
         }
-        result?;
-        if changed {
-            self.settle(slot, found)?;
-        }
-        Ok(changed)
-    }
-
-    /// Runs ranges below one branch, in halves as long as they stand for more than the grain.
-    fn run(
-        &self,
-        ranges: &mut [Range<'_, K>],
-        start: usize,
-        found: &mut Found,
-    ) -> Result<(), RootError> {
-        let total: usize = ranges.iter().map(|range| weight(range.changes)).sum();
-        if ranges.len() < 2 || total <= self.work.grain {
-            for range in ranges {
-                range.changed = self.at(&mut range.slot, start, range.changes, found)?;
-            }
-            return Ok(());
-        }
-        let (left, right) = ranges.split_at_mut(middle(ranges, total));
-        let mut beside = Found::of_range();
-        let (left, right) = rayon::join(
-            || self.run(left, start, found),
-            || self.run(right, start, &mut beside),
-        );
-        left?;
-        right?;
-        found.append(beside);
-        Ok(())
+        result.map(|()| changed)
     }
 
     /// What remains of a branch after changes below it: a lone child takes its place.
-    fn settle(&self, slot: &mut Slot<K>, found: &mut Found) -> Result<(), RootError> {
+    fn settle(&mut self, slot: &mut Slot<K>) -> Result<(), RootError> {
         let Node::Branch(branch) = &mut slot.node else {
             return Ok(());
         };
@@ -306,7 +377,7 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
         drop(children);
         let (key, depth) = (branch.key, branch.depth);
         if branch.stored {
-            found.removed.push(path(&key, depth));
+            self.lane.found.nodes.removed.push(path(&key, depth));
         }
         let Some(nibble) = only else {
             *slot = Slot::default();
@@ -318,54 +389,60 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
                 key: child_key(&key, depth, nibble),
                 start: depth + 1,
             };
-            self.reveal(&mut child, &[target], &[], found)?;
+            let read = self.read(&[(target, None)], false)?.pop();
+            self.put(&mut child, read)?;
         }
         *slot = child;
         Ok(())
     }
 
-    /// Reads the nodes on the paths of `targets` in the place of a stub. Where there are more
-    /// changes than the grain, only the topmost ones: the ranges below are read by who takes them.
+    /// Puts what was read in the place of a stub. Where there are more changes than the grain, only
+    /// the topmost nodes are read: what is below by those who take it.
     fn reveal(
-        &self,
+        &mut self,
         slot: &mut Slot<K>,
-        targets: &[Target],
+        start: usize,
         changes: &[Keyed<K::Change>],
-        found: &mut Found,
     ) -> Result<(), RootError> {
-        let shallow = weight(changes) > self.work.grain;
-        let (read, nodes) = K::read(self, targets, changes, shallow)?;
-        if matches!(read.node, Node::None) {
+        let first = changes[0].0;
+        let is_here =
+            |read: &mut Read<K>| read.start == start && common_prefix(&read.key, &first) >= start;
+        let read = match self.ready.pop_if(is_here) {
+            Some(read) => Some(read),
+            None => {
+                let target = |key| Target { key, start };
+                let unknown = changes.iter();
+                let unknown: Vec<_> = unknown
+                    .map(|(key, change)| (target(*key), Some(change)))
+                    .collect();
+                self.read(&unknown, !self.is_whole)?.pop()
+            }
+        };
+        self.put(slot, read)
+    }
+
+    fn put(&mut self, slot: &mut Slot<K>, read: Option<Read<K>>) -> Result<(), RootError> {
+        let Some(read) = read.filter(|read| !matches!(read.slot.node, Node::None)) else {
             return Err(RootError::Inconsistent);
+        };
+        if read.start == 0 {
+            K::check_root(slot.root_hash(), read.slot.root_hash())?;
         }
-        if targets.first().is_some_and(|target| target.start == 0) {
-            K::check_root(slot.root_hash(), read.root_hash())?;
-        }
-        found.nodes_revealed += nodes as u64;
-        slot.node = read.node;
+        slot.node = read.slot.node;
         Ok(())
     }
 }
 
-/// Cuts `changes`, all below `branch`, by child, and takes these children out.
-fn take_ranges<'c, K: Kind>(
-    branch: &mut Branch<K>,
-    mut changes: &'c [Keyed<K::Change>],
-) -> Vec<Range<'c, K>> {
-    let mut ranges = Vec::new();
-    while let Some((first, _)) = changes.first() {
-        let here = nibble(first, branch.depth);
-        let len = changes.partition_point(|(key, _)| nibble(key, branch.depth) <= here);
-        let (below, rest) = changes.split_at(len);
-        ranges.push(Range {
-            nibble: here,
-            slot: take(&mut branch.children[here]),
-            changes: below,
-            changed: false,
-        });
-        changes = rest;
-    }
-    ranges
+/// Takes off the changes that continue with the first of their nibbles at `depth`.
+fn split_first_nibble<'c, T>(
+    changes: &mut &'c [Keyed<T>],
+    depth: usize,
+) -> Option<(usize, &'c [Keyed<T>])> {
+    let here = nibble(&changes.first()?.0, depth);
+    let len = changes.partition_point(|(key, _)| nibble(key, depth) <= here);
+    let (below, rest) = changes.split_at(len);
+    *changes = rest;
+    Some((here, below))
 }
 
 /// Where to cut ranges of this total weight so that both parts, neither empty, weigh about alike.
@@ -393,35 +470,4 @@ fn shared_prefix<T>(key: &B256, changes: &[Keyed<T>]) -> usize {
 
 fn new_leaf<K: Kind>(key: B256, content: K) -> Node<K> {
     Node::Leaf(Box::new(Leaf { key, content }))
-}
-
-/// Encodes the subtree of a slot that begins at nibble `start`, where it is not encoded already.
-fn encode<K: Kind>(slot: &mut Slot<K>, start: usize, found: &mut Found) {
-    slot.encoded = match &mut slot.node {
-        Node::None => None,
-        Node::Leaf(leaf) => Some(leaf.content.encode(&leaf.key, start, &mut found.scratch)),
-        Node::Branch(branch) => {
-            let mut encoder = BranchEncoder::new();
-            let mut hashes = Vec::new();
-            for nibble in 0..16 {
-                let child = &mut branch.children[nibble];
-                if child.encoded.is_none() {
-                    encode(child, branch.depth + 1, found);
-                }
-                if let Some(child) = &child.encoded {
-                    encoder.push(nibble, child);
-                    hashes.extend(child.rlp.as_hash().filter(|_| child.hashed_branch));
-                }
-            }
-            let place = (&branch.key, branch.depth);
-            let encoded = encoder.finish(place, start, &mut found.scratch);
-            let node = encoder.compact(branch.depth, hashes);
-            let is_stored = node.is_some();
-            found
-                .updates
-                .extend(node_update(place, branch.stored, node));
-            branch.stored = is_stored;
-            Some(encoded)
-        }
-    };
 }

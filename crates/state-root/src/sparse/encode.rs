@@ -65,24 +65,42 @@ impl Scratch {
         start: usize,
         value: &V,
     ) -> Encoded {
+        let mut node = std::mem::take(&mut self.node);
+        node.clear();
+        self.write_leaf((key, start), value, &mut node);
+        self.node = node;
+        Encoded::plain(RlpNode::from_rlp(&self.node))
+    }
+
+    /// Appends the RLP of a leaf that begins at nibble `start` of its key.
+    pub(crate) fn write_leaf<V: LeafValue>(
+        &mut self,
+        (key, start): (&B256, usize),
+        value: &V,
+        out: &mut Vec<u8>,
+    ) {
         self.value.clear();
         value.encode(&mut self.value);
         let path = CompactPath::new(key, start, KEY_LEN, true);
-        self.node.clear();
         let value = self.value.as_slice();
         let payload_length = path.rlp_len() + alloy_rlp::Encodable::length(&value);
         Header {
             list: true,
             payload_length,
         }
-        .encode(&mut self.node);
-        path.encode(&mut self.node);
-        alloy_rlp::Encodable::encode(&value, &mut self.node);
-        Encoded::plain(RlpNode::from_rlp(&self.node))
+        .encode(out);
+        path.encode(out);
+        alloy_rlp::Encodable::encode(&value, out);
     }
 
     /// An extension over the nibbles `start..depth` of `key` that leads to a branch.
-    fn extension(&mut self, key: &B256, start: usize, depth: usize, child: &RlpNode) -> RlpNode {
+    pub(crate) fn extension(
+        &mut self,
+        key: &B256,
+        start: usize,
+        depth: usize,
+        child: &RlpNode,
+    ) -> RlpNode {
         let path = CompactPath::new(key, start, depth, false);
         self.node.clear();
         let payload_length = path.rlp_len() + child.len();
@@ -151,16 +169,8 @@ impl BranchEncoder {
         start: usize,
         scratch: &mut Scratch,
     ) -> Encoded {
-        // The value of a branch, always absent: keys are all of one length.
-        let end = self.len + (16 - self.next_nibble) + 1;
-        let header = Header {
-            list: true,
-            payload_length: end - BRANCH_HEADER,
-        };
-        let from = BRANCH_HEADER - header.length();
-        header.encode(&mut &mut self.bytes[from..BRANCH_HEADER]);
-        let rlp = RlpNode::from_rlp(&self.bytes[from..end]);
         let stored = self.is_stored(depth);
+        let rlp = RlpNode::from_rlp(self.rlp());
         if depth == start {
             return Encoded {
                 hashed_branch: rlp.is_hash(),
@@ -174,6 +184,19 @@ impl BranchEncoder {
             hashed_branch: false,
             stored,
         }
+    }
+
+    /// The RLP of the branch.
+    pub(crate) fn rlp(&mut self) -> &[u8] {
+        // The value of a branch, always absent: keys are all of one length.
+        let end = self.len + (16 - self.next_nibble) + 1;
+        let header = Header {
+            list: true,
+            payload_length: end - BRANCH_HEADER,
+        };
+        let from = BRANCH_HEADER - header.length();
+        header.encode(&mut &mut self.bytes[from..BRANCH_HEADER]);
+        &self.bytes[from..end]
     }
 
     /// What the database stores for the branch at `depth`, if it stores it.
