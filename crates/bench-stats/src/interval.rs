@@ -63,8 +63,13 @@ fn around(value: f64, logs: &[f64]) -> Estimate {
 fn half_width(values: &[f64]) -> Option<f64> {
     let deviation = standard_deviation(values)?;
     let n = values.len() as f64;
-    let t = StudentsT::new(0.0, 1.0, n - 1.0).ok()?;
-    Some(t.inverse_cdf((1.0 + CONFIDENCE) / 2.0) * deviation / n.sqrt())
+    Some(t_quantile((1.0 + CONFIDENCE) / 2.0, n - 1.0)? * deviation / n.sqrt())
+}
+
+/// The value that Student's t stays under with a probability; `None` without degrees of freedom.
+pub fn t_quantile(probability: f64, freedom: f64) -> Option<f64> {
+    let t = StudentsT::new(0.0, 1.0, freedom).ok()?;
+    Some(t.inverse_cdf(probability))
 }
 
 /// The arithmetic mean; not a number for no values.

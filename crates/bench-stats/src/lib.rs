@@ -7,18 +7,39 @@
 //! |---|---|
 //! | [`quantile`] | how long do payloads take at the median, at the tail? |
 //! | [`throughput`] | how much gas per second, as one ratio of sums? |
-//! | [`interval`] | how far may the true value be from the measured one? |
+//! | [`interval`] | how far may the true value of a cell be from the measured one? |
+//! | [`layout`] | how much do visits vary once rounds are compared with themselves? |
+//! | [`pairs`] | which cells of a level differ, all pairs at once, and which are best? |
+//! | [`range`] | how far apart do equal means lie by chance? |
 //! | [`noise`] | how much do identical cells differ? |
-//! | [`mod@verdict`] | is a difference larger than both? |
+//! | [`mod@verdict`] | is a difference larger than both, and does it matter? |
+//! | [`bootstrap`] | does resampling agree? |
+//! | [`settle`] | had a pass settled? |
+//! | [`components`] | does noise come from blocks or from visits? |
+//! | [`rounds`] | how many more rounds, of which cells? |
+//! | [`separate`] | do two sweeps differ? |
+//! | [`random`] | a seeded generator |
 
+pub mod bootstrap;
+pub mod components;
 pub mod interval;
+pub mod layout;
 pub mod noise;
+pub mod pairs;
 pub mod quantile;
+pub mod random;
+pub mod range;
+pub mod rounds;
+pub mod separate;
+pub mod settle;
 pub mod throughput;
 pub mod verdict;
 
 pub use interval::{Estimate, ratio_of_rounds, throughput_of_rounds};
-pub use noise::noise_floor;
+pub use layout::{Layout, Spread};
+pub use noise::{noise_expected, noise_of_duplicates};
+pub use pairs::{Comparisons, Pair, Rules, compare_all};
 pub use quantile::{Latencies, quantile_sorted};
+pub use random::SplitMix;
 pub use throughput::Throughput;
-pub use verdict::{Verdict, verdict};
+pub use verdict::{Relevance, Verdict};

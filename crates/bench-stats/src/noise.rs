@@ -1,59 +1,71 @@
-//! The noise floor: how much identical cells differ from round to round.
+//! The noise floor: how much identical cells differ.
 //!
-//! Invariant: without a repeated cell there is no noise floor; it is never assumed.
+//! A sweep visits duplicates of some cells under other names. Whatever makes a duplicate differ from
+//! its original (the order of visits, the layout of a file, luck) can make any two cells differ, so
+//! no difference within that spread is called one.
+//!
+//! Invariant: without two rounds there is no noise floor; it is never assumed.
 
-use crate::{interval, throughput::Throughput};
+use crate::{interval, layout::Spread};
 
-/// The relative spread of one cell between rounds, pooled over all cells that have at least two:
-/// the root of the mean variance of log throughput, weighted by degrees of freedom.
+/// The relative difference between originals and their duplicates: the root of the mean square of
+/// the mean log ratio, over pairs. Each entry holds one pair's log ratios by round; pairs of one
+/// round are left out.
 ///
-/// 0.012 means that two rounds of the same cell differ by about 1.2 %. `None` when no cell has
-/// two rounds.
-pub fn noise_floor<'a>(cells: impl IntoIterator<Item = &'a [Throughput]>) -> Option<f64> {
-    let (mut squares, mut freedom) = (0.0, 0.0);
-    for rounds in cells {
-        let logs: Vec<f64> = rounds
-            .iter()
-            .filter_map(|round| round.ggas_per_second())
-            .map(f64::ln)
-            .collect();
-        if let Some(deviation) = interval::standard_deviation(&logs) {
-            let degrees = (logs.len() - 1) as f64;
-            squares += deviation.powi(2) * degrees;
-            freedom += degrees;
-        }
-    }
-    (freedom > 0.0).then(|| (squares / freedom).sqrt())
+/// 0.012 means that identical cells came out about 1.2 % apart. `None` when no pair has two rounds.
+pub fn noise_of_duplicates(pairs: &[Vec<f64>]) -> Option<f64> {
+    let means: Vec<f64> = pairs
+        .iter()
+        .filter(|rounds| rounds.len() > 1)
+        .map(|rounds| interval::mean(rounds))
+        .collect();
+    let squares: Vec<f64> = means.iter().map(|mean| mean * mean).collect();
+    (!squares.is_empty()).then(|| interval::mean(&squares).sqrt().exp_m1())
+}
+
+/// The relative difference that duplicates would be expected to show, from the spread of visits and
+/// the rounds of each level: what stands in where a sweep has no duplicates.
+pub fn noise_expected(levels: &[(Spread, u64)]) -> Option<f64> {
+    let squares: Vec<f64> = levels
+        .iter()
+        .map(|(spread, rounds)| 2.0 * spread.deviation.powi(2) / (*rounds).max(1) as f64)
+        .collect();
+    (!squares.is_empty()).then(|| interval::mean(&squares).sqrt().exp_m1())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(cells: &[&[u64]], expected: Option<f64>) {
-        let cells: Vec<Vec<Throughput>> = cells
-            .iter()
-            .map(|times| {
-                times
-                    .iter()
-                    .map(|time| Throughput::new(1_000_000, *time))
-                    .collect()
-            })
-            .collect();
-        let found = noise_floor(cells.iter().map(Vec::as_slice));
-        match (found, expected) {
-            (Some(found), Some(expected)) => assert!((found - expected).abs() < 1e-6, "{found}"),
-            _ => assert_eq!(found, expected),
+    #[test]
+    fn is_the_difference_that_identical_cells_show() {
+        for (pairs, expected) in [
+            (vec![], None),
+            (vec![vec![0.5]], None),
+            (vec![vec![0.01, -0.01]], Some(0.0)),
+            (vec![vec![0.03, 0.01], vec![0.7]], Some(0.02f64.exp_m1())),
+            (
+                vec![vec![0.03, 0.03], vec![-0.04, -0.04]],
+                Some(0.00125f64.sqrt().exp_m1()),
+            ),
+        ] {
+            match (noise_of_duplicates(&pairs), expected) {
+                (Some(found), Some(expected)) => {
+                    assert!((found - expected).abs() < 1e-12, "{pairs:?}: {found}");
+                }
+                (found, expected) => assert_eq!(found, expected, "{pairs:?}"),
+            }
         }
     }
 
     #[test]
-    fn pools_the_spread_of_repeated_cells() {
-        check(&[], None);
-        check(&[&[1000], &[2000]], None);
-        check(&[&[1000, 1000], &[500, 500]], Some(0.0));
-        // Two rounds a factor e^0.02 apart have a log deviation of 0.02 / sqrt(2).
-        let apart = (1e6 * 0.02f64.exp()).round() as u64;
-        check(&[&[1_000_000, apart], &[7]], Some(0.02 / 2f64.sqrt()));
+    fn is_expected_from_the_spread_of_visits() {
+        let spread = Spread {
+            deviation: 0.01,
+            freedom: 5.0,
+        };
+        let found = noise_expected(&[(spread, 8)]).unwrap();
+        assert!((found - 0.005f64.exp_m1()).abs() < 1e-12);
+        assert_eq!(noise_expected(&[]), None);
     }
 }

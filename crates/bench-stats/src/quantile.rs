@@ -7,11 +7,21 @@
 /// nearest order statistics (type 7 of Hyndman and Fan, "Sample Quantiles in Statistical
 /// Packages", 1996). `None` for no values.
 pub fn quantile_sorted(ascending: &[u64], probability: f64) -> Option<f64> {
-    let last = ascending.len().checked_sub(1)?;
+    at(ascending.len(), probability, |index| {
+        ascending[index] as f64
+    })
+}
+
+/// The same of ascending real numbers.
+pub(crate) fn interpolate(ascending: &[f64], probability: f64) -> Option<f64> {
+    at(ascending.len(), probability, |index| ascending[index])
+}
+
+fn at(values: usize, probability: f64, value: impl Fn(usize) -> f64) -> Option<f64> {
+    let last = values.checked_sub(1)?;
     let position = probability.clamp(0.0, 1.0) * last as f64;
     let below = position.floor() as usize;
-    let above = (below + 1).min(last);
-    let (low, high) = (ascending[below] as f64, ascending[above] as f64);
+    let (low, high) = (value(below), value((below + 1).min(last)));
     // Clamped because rounding could leave the bracket when `low == high`.
     Some((low + (high - low) * (position - below as f64)).clamp(low, high))
 }

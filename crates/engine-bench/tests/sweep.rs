@@ -7,7 +7,7 @@ use clap::Parser as _;
 use engine_bench::{
     analyze::{self, sample},
     cli::{Cli, Verb},
-    journal::{Event, Journal},
+    journal::{self, Event, Journal},
     plan::Plan,
     report::Report,
     run::{self, Ending, Options, Progress},
@@ -89,6 +89,9 @@ impl Fixture {
         ] {
             words.extend([flag.to_owned(), text(path)]);
         }
+        if !flags.contains(&"--resolve") {
+            words.extend(["--rounds", "1"].map(str::to_owned));
+        }
         // A flag that is given again replaces its default here.
         for pair in flags.chunks(2) {
             if let Some(at) = words.iter().position(|word| word == pair[0]) {
@@ -114,16 +117,28 @@ impl Fixture {
         self.sweep_plan(&self.plan(flags), std::future::pending()).1
     }
 
+    /// Runs a sweep, or goes on with one, until it ends or `stop` resolves.
     fn sweep_plan(&self, plan: &Plan, stop: impl Future<Output = ()>) -> (Option<Ending>, Report) {
         let out = self.path("out");
         fs::create_dir_all(&out).unwrap();
         plan.write(&out).unwrap();
         let mut journal = Journal::open(&out).unwrap();
         let progress = Progress::new(true);
+        let (mut done, mut decided) = (HashSet::new(), Vec::new());
+        for record in journal::read(&out).unwrap() {
+            match record.event {
+                Event::VisitFinished { visit, .. } => drop(done.insert(visit)),
+                Event::Decided(decision) => decided.push(decision),
+                _ => {}
+            }
+        }
         let options = Options {
             out: &out,
-            done: HashSet::new(),
+            done,
+            decided,
+            spent_s: 0.0,
             progress: &progress,
+            decide: &|round| analyze::decide(&out, round),
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -457,4 +472,91 @@ fn a_datadir_in_use_is_refused() {
         cause.contains(&format!("in use by process {pid}")),
         "{cause}"
     );
+}
+
+/// Ids of finished visits, in the order they finished.
+fn finished(fixture: &Fixture) -> Vec<String> {
+    let records = journal::read(&fixture.path("out")).unwrap();
+    let visits = records.into_iter().filter_map(|record| match record.event {
+        Event::VisitFinished { visit, .. } => Some(visit),
+        _ => None,
+    });
+    visits.collect()
+}
+
+#[test]
+fn an_adaptive_sweep_ends_when_it_has_resolved_what_it_was_asked_to() {
+    let fixture = Fixture::new("ok");
+    let report = fixture.sweep(&["--chunks", "15,60", "--resolve", "100000%"]);
+    let adaptive = report.adaptive.as_ref().unwrap();
+    assert_eq!(adaptive.rounds, 3, "the pilot is enough");
+    let after: Vec<u64> = adaptive
+        .decisions
+        .iter()
+        .map(|decision| decision.after_round)
+        .collect();
+    assert_eq!(after, [1, 2, 3]);
+    assert!(adaptive.decisions[2].next.is_empty());
+    assert_eq!(
+        report.cells.len(),
+        2,
+        "the duplicate is no cell of the report"
+    );
+    let [duplicate] = report.noise_floor.duplicates.as_slice() else {
+        panic!("{:?}", report.noise_floor)
+    };
+    assert_eq!(
+        (duplicate.rounds, duplicate.of.as_str()),
+        (3, "chunk15-gas10M")
+    );
+    assert_eq!(finished(&fixture).len(), 3 * 3);
+    let floor = (duplicate.ratio.value.ln().abs()).exp_m1();
+    assert!((report.noise_floor.relative.unwrap() - floor).abs() < 1e-12);
+}
+
+#[test]
+fn an_adaptive_sweep_goes_on_as_it_was_decided() {
+    let fixture = Fixture::new("ok");
+    let plan = fixture.plan(&["--chunks", "15,60", "--resolve", "100000%"]);
+    let whole: Vec<String> = plan.visits.iter().map(|visit| visit.id()).take(9).collect();
+    let fourth = fixture
+        .path("out/visits")
+        .join(&whole[4])
+        .join("measured/engine.log");
+    let stop = async {
+        while !fourth.exists() {
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+    };
+    let (ending, report) = fixture.sweep_plan(&plan, stop);
+    assert_eq!(ending, Some(Ending::Interrupted));
+    assert!(!report.complete);
+    let (ending, report) = fixture.sweep_plan(&plan, std::future::pending());
+    assert_eq!(ending, Some(Ending::Complete));
+    assert!(report.complete && report.failures.is_empty());
+    assert_eq!(finished(&fixture), whole);
+    assert_eq!(report.adaptive.unwrap().decisions.len(), 3);
+    // A sweep that has ended stays ended.
+    let (ending, _) = fixture.sweep_plan(&plan, std::future::pending());
+    assert_eq!(
+        (ending, finished(&fixture)),
+        (Some(Ending::Complete), whole)
+    );
+}
+
+#[test]
+fn a_budget_that_is_spent_ends_the_sweep_and_is_said() {
+    let fixture = Fixture::new("ok");
+    let report = fixture.sweep(&[
+        "--chunks",
+        "15,60",
+        "--resolve",
+        "0.001%",
+        "--budget",
+        "1ms",
+    ]);
+    assert_eq!(finished(&fixture).len(), 1, "one visit is always made");
+    assert!(report.complete && report.comparisons.is_empty());
+    let said = report.warnings.join("\n");
+    assert!(said.contains("ended in its pilot"), "{said}");
 }

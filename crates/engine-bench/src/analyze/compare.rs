@@ -1,10 +1,29 @@
-//! Which cells of a gas level differ, and by how much.
+//! Which cells of a gas level differ, by how much, and which are best.
 //!
-//! Invariant: two cells are compared over the rounds that both have. With one round no noise is
-//! known, so a pair then is either inert, which the engine's counts prove, or undecided.
+//! Invariant: cells are compared over the rounds that both have, all pairs of a level at once, and
+//! never across levels. With one round no noise is known, so a pair then is either inert, which the
+//! engine's counts prove, or undecided.
 
-use super::summary::Summary;
-use bench_stats::{Estimate, Throughput, Verdict, noise_floor, ratio_of_rounds, verdict};
+use super::{
+    outcome::Outcome,
+    sample::Sample,
+    summary::{Summary, at_edge, rounds_of},
+};
+use crate::{plan::Plan, sweep::Gas};
+use bench_stats::{
+    Estimate, Layout, Pair, Relevance, Rules, Spread, Verdict,
+    bootstrap::{self, Resampling},
+    compare_all, noise_expected, noise_of_duplicates, rounds,
+};
+
+/// Accepted chance that any comparison of a level misleads, when the rounds were fixed beforehand.
+const ERROR: f64 = 0.05;
+
+/// Replicates of the check by resampling.
+const REPLICATES: usize = 1000;
+
+/// Chance that an interval of the check misses; it is for one pair alone.
+const CHECK_ERROR: f64 = 0.05;
 
 /// Two cells and what is to be said about them.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,122 +34,329 @@ pub struct Comparison {
     pub b: String,
     /// Execution throughput of `a` over that of `b`.
     pub ratio: Estimate,
-    /// `faster`, `slower`, `no difference` or `inert`; said of `a`.
-    pub verdict: &'static str,
+    /// `faster`, `slower`, `no difference` or `inert`, said of `a`; `None` with one round.
+    pub verdict: Option<&'static str>,
+    /// `relevant`, `irrelevant` or `open`; `None` with one round.
+    pub relevance: Option<&'static str>,
+    /// The interval by resampling rounds and blocks; `None` with one round.
+    pub bootstrap: Option<(f64, f64)>,
 }
 
-/// Two cells that the sweep says too little about.
+impl Comparison {
+    /// Whether a difference was named that resampling does not show.
+    pub fn is_doubted(&self) -> bool {
+        match (self.verdict, self.bootstrap) {
+            (Some("faster"), Some((low, _))) => low <= 1.0,
+            (Some("slower"), Some((_, high))) => high >= 1.0,
+            _ => false,
+        }
+    }
+}
+
+/// A duplicate beside its original.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Undecided {
-    /// Id of the first cell.
-    pub a: String,
-    /// Id of the second cell.
-    pub b: String,
-    /// Execution throughput of `a` over that of `b`.
+pub struct Duplicate {
+    /// Id of the duplicate.
+    pub id: String,
+    /// Id of the cell it repeats.
+    pub of: String,
+    /// Rounds that have both.
+    pub rounds: u64,
+    /// Throughput of the duplicate over that of its original, with its own interval.
     pub ratio: Estimate,
 }
 
 /// How much identical cells differ.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NoiseFloor {
-    /// Relative spread between rounds of the same cell; `None` when unknown.
+    /// Relative difference; `None` when unknown.
     pub relative: Option<f64>,
     /// Where the figure comes from.
     pub source: String,
+    /// The duplicates it comes from.
+    pub duplicates: Vec<Duplicate>,
+}
+
+/// What is best at a gas level.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Level {
+    /// The level.
+    pub gas: Gas,
+    /// Ids of the cells that none beats, the one with the highest throughput first.
+    pub best: Vec<String>,
+    /// Whether a best cell has the first or last value of a numeric axis: the optimum may be outside.
+    pub grid_edge: bool,
+    /// Whether no knob acted in any cell.
+    pub inert: bool,
+    /// Throughput of every measured cell over that of the highest, the highest itself left out.
+    pub versus_best: Vec<(String, Estimate)>,
+    /// Noise of one visit, relative; `None` with one round.
+    pub spread: Option<Spread>,
+    /// Ids of cells that vary more than the others do and are judged by their own noise.
+    pub unsteady: Vec<String>,
 }
 
 /// All comparisons of a sweep.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparisons {
-    /// Pairs with a verdict.
-    pub decided: Vec<Comparison>,
-    /// Pairs without one.
-    pub undecided: Vec<Undecided>,
+    /// Pairs of cells of a level.
+    pub pairs: Vec<Comparison>,
+    /// What is best at each level.
+    pub levels: Vec<Level>,
     /// The noise they were judged against.
     pub noise_floor: NoiseFloor,
 }
 
-impl Comparisons {
-    /// Whether the sweep found no difference between two cells, in either order.
-    pub fn alike(&self, a: &str, b: &str) -> bool {
-        self.decided.iter().any(|pair| {
-            let both = (pair.a == a && pair.b == b) || (pair.a == b && pair.b == a);
-            both && pair.verdict == "no difference"
-        })
-    }
+/// The visits of one gas level, as comparisons need them.
+struct Group<'a> {
+    gas: Gas,
+    cells: Vec<&'a Summary>,
+    /// Cells first, then duplicates.
+    layout: Layout,
 }
 
 /// Compares all pairs of cells of each gas level.
-pub fn compare(summaries: &[Summary]) -> Comparisons {
-    let noise_floor = noise(summaries);
-    let (mut decided, mut undecided) = (Vec::new(), Vec::new());
-    for (index, a) in summaries.iter().enumerate() {
-        for b in summaries[index + 1..]
-            .iter()
-            .filter(|b| b.cell.gas == a.cell.gas)
-        {
-            let Some(ratio) = ratio(a, b) else { continue };
-            let (a_id, b_id) = (a.cell.id.clone(), b.cell.id.clone());
-            match judge(a, b, ratio, noise_floor.relative) {
-                Some(verdict) => {
-                    decided.push(Comparison {
-                        a: a_id,
-                        b: b_id,
-                        ratio,
-                        verdict,
-                    });
-                }
-                None => undecided.push(Undecided {
-                    a: a_id,
-                    b: b_id,
-                    ratio,
-                }),
-            }
-        }
+pub fn compare(outcome: &Outcome, summaries: &[Summary]) -> Comparisons {
+    let groups = groups(outcome, summaries);
+    let noise_floor = noise(&outcome.plan, &groups, outcome);
+    let rules = Rules {
+        error: error(&outcome.plan),
+        noise: noise_floor.relative,
+        relevant: outcome.plan.settings.relevant,
+    };
+    let (mut pairs, mut levels) = (Vec::new(), Vec::new());
+    for group in &groups {
+        let compared = compare_all(&group.layout, group.cells.len(), &rules);
+        levels.push(level(group, &compared));
+        let resampled = Resampled::of(outcome, group);
+        pairs.extend(
+            compared
+                .pairs
+                .iter()
+                .map(|pair| comparison(group, pair, &resampled, outcome.plan.settings.seed)),
+        );
     }
     Comparisons {
-        decided,
-        undecided,
+        pairs,
+        levels,
         noise_floor,
     }
 }
 
-fn judge(a: &Summary, b: &Summary, ratio: Estimate, noise: Option<f64>) -> Option<&'static str> {
-    if a.knob.acted == Some(false) && b.knob.acted == Some(false) {
-        return Some("inert");
+/// The chance of error of the comparisons of a level.
+pub(super) fn error(plan: &Plan) -> f64 {
+    match plan.settings.adaptive {
+        Some(_) => rounds::FINAL_ERROR,
+        None => ERROR,
     }
-    verdict(ratio, noise).map(|verdict| match verdict {
+}
+
+fn groups<'a>(outcome: &Outcome, summaries: &'a [Summary]) -> Vec<Group<'a>> {
+    let mut levels: Vec<Gas> = summaries.iter().map(|summary| summary.cell.gas).collect();
+    levels.dedup();
+    let group = |gas| {
+        let cells: Vec<&Summary> = summaries.iter().filter(|s| s.cell.gas == gas).collect();
+        Group {
+            gas,
+            layout: layout_of(outcome, gas),
+            cells,
+        }
+    };
+    levels.into_iter().map(group).collect()
+}
+
+/// Throughputs of the visits of a level: its cells in the order of the plan, then its duplicates.
+pub(super) fn layout_of(outcome: &Outcome, gas: Gas) -> Layout {
+    let cells = outcome.plan.cells.iter().chain(&outcome.plan.duplicates);
+    Layout::new(
+        cells
+            .filter(|cell| cell.gas == gas)
+            .map(|cell| rounds_of(outcome, &cell.id)),
+    )
+}
+
+fn comparison(group: &Group<'_>, pair: &Pair, resampled: &Resampled, seed: u64) -> Comparison {
+    let (a, b) = (group.cells[pair.a], group.cells[pair.b]);
+    let inert = a.knob.acted == Some(false) && b.knob.acted == Some(false);
+    let verdict = pair.verdict.map(|verdict| match verdict {
         Verdict::Faster => "faster",
         Verdict::Slower => "slower",
         Verdict::NoDifference => "no difference",
-    })
+    });
+    Comparison {
+        a: a.cell.id.clone(),
+        b: b.cell.id.clone(),
+        ratio: pair.ratio,
+        verdict: if inert { Some("inert") } else { verdict },
+        relevance: pair.relevance.map(|relevance| match relevance {
+            Relevance::Relevant => "relevant",
+            Relevance::Irrelevant => "irrelevant",
+            Relevance::Open => "open",
+        }),
+        bootstrap: resampled.interval(pair, seed),
+    }
 }
 
-fn ratio(a: &Summary, b: &Summary) -> Option<Estimate> {
-    let shared = |summary: &Summary, other: &Summary| -> Vec<Throughput> {
-        let in_other = |round: &u64| other.rounds.iter().any(|(other, _)| other == round);
-        let rounds = summary.rounds.iter().filter(|(round, _)| in_other(round));
-        rounds.map(|(_, throughput)| *throughput).collect()
+fn level(group: &Group<'_>, compared: &bench_stats::Comparisons) -> Level {
+    let headline = |index: &usize| group.cells[*index].headline();
+    let inert = !group.cells.is_empty()
+        && group
+            .cells
+            .iter()
+            .all(|cell| cell.knob.acted == Some(false));
+    let mut best: Vec<usize> = compared.best(group.cells.len());
+    if inert {
+        best = (0..group.cells.len()).collect();
+    }
+    best.retain(|index| headline(index).is_some());
+    let rank = |a: &usize, b: &usize| {
+        headline(a)
+            .unwrap_or(0.0)
+            .total_cmp(&headline(b).unwrap_or(0.0))
     };
-    ratio_of_rounds(&shared(a, b), &shared(b, a))
+    let top = best.iter().copied().max_by(rank);
+    if compared.spread.is_none() && !inert {
+        // One round shows which is highest and nothing about the rest.
+        best.retain(|index| Some(*index) == top);
+    }
+    best.sort_by_key(|index| (Some(*index) != top, *index));
+    let measured = group.cells.iter().filter(|cell| cell.headline().is_some());
+    let told_apart = best.len() < measured.count();
+    let at_edge = |index: &usize| at_edge(group.cells[*index], &group.cells);
+    let id = |index: usize| group.cells[index].cell.id.clone();
+    Level {
+        gas: group.gas,
+        grid_edge: !inert && told_apart && best.iter().any(at_edge),
+        inert,
+        versus_best: top.map_or(Vec::new(), |top| versus(compared, top, id)),
+        spread: compared.spread,
+        unsteady: compared
+            .unsteady
+            .iter()
+            .filter(|index| **index < group.cells.len())
+            .map(|index| id(*index))
+            .collect(),
+        best: best.into_iter().map(id).collect(),
+    }
 }
 
-fn noise(summaries: &[Summary]) -> NoiseFloor {
-    let cells: Vec<Vec<Throughput>> = summaries
+/// Every other cell over the highest.
+fn versus(
+    compared: &bench_stats::Comparisons,
+    top: usize,
+    id: impl Fn(usize) -> String,
+) -> Vec<(String, Estimate)> {
+    let of_top = compared.pairs.iter().filter_map(|pair| match pair {
+        Pair { a, b, ratio, .. } if *b == top => Some((id(*a), *ratio)),
+        Pair { a, b, ratio, .. } if *a == top => Some((id(*b), inverse(*ratio))),
+        _ => None,
+    });
+    of_top.collect()
+}
+
+fn inverse(ratio: Estimate) -> Estimate {
+    Estimate {
+        value: 1.0 / ratio.value,
+        interval: ratio.interval.map(|(low, high)| (1.0 / high, 1.0 / low)),
+    }
+}
+
+fn noise(plan: &Plan, groups: &[Group<'_>], outcome: &Outcome) -> NoiseFloor {
+    let duplicates: Vec<(Duplicate, Vec<f64>)> = plan
+        .duplicates
         .iter()
-        .map(|summary| {
-            summary
-                .rounds
-                .iter()
-                .map(|(_, throughput)| *throughput)
-                .collect()
+        .filter_map(|duplicate| {
+            let of = duplicate.duplicate_of.clone()?;
+            let rounds = |id: &str| rounds_of(outcome, id);
+            let layout = Layout::new([rounds(&duplicate.id), rounds(&of)]);
+            let differences = layout.differences(0, 1);
+            let rules = Rules {
+                error: ERROR,
+                noise: None,
+                relevant: plan.settings.relevant,
+            };
+            let pair = *compare_all(&layout, 2, &rules).pairs.first()?;
+            let found = Duplicate {
+                id: duplicate.id.clone(),
+                of,
+                rounds: differences.len() as u64,
+                ratio: pair.ratio,
+            };
+            Some((found, differences))
         })
         .collect();
-    let relative = noise_floor(cells.iter().map(Vec::as_slice));
-    let repeated = cells.iter().filter(|rounds| rounds.len() > 1).count();
-    let source = match relative {
-        Some(_) => format!("spread between rounds of the same cell, pooled over {repeated} cells"),
-        None => "unknown: no cell was measured twice; repeat with --rounds 3 or more".to_owned(),
+    let differences: Vec<Vec<f64>> = duplicates.iter().map(|(_, d)| d.clone()).collect();
+    let duplicates: Vec<Duplicate> = duplicates.into_iter().map(|(found, _)| found).collect();
+    let (relative, source) = if let Some(noise) = noise_of_duplicates(&differences) {
+        let cells = duplicates.iter().filter(|found| found.rounds > 1).count();
+        (
+            Some(noise),
+            format!("difference between identical cells, {cells} measured twice under two names"),
+        )
+    } else if let Some(noise) = expected_noise(groups) {
+        let source = "no cell was duplicated; what the spread between rounds lets identical cells \
+                      differ by";
+        (Some(noise), source.to_owned())
+    } else {
+        let source = "unknown: no cell was measured twice; repeat with --rounds 3 or more";
+        (None, source.to_owned())
     };
-    NoiseFloor { relative, source }
+    NoiseFloor {
+        relative,
+        source,
+        duplicates,
+    }
+}
+
+/// What duplicates would have shown, from the spread of visits.
+fn expected_noise(groups: &[Group<'_>]) -> Option<f64> {
+    let spreads = groups.iter().filter_map(|group| {
+        let all: Vec<usize> = (0..group.layout.cells()).collect();
+        let spread = group.layout.spread(&all)?;
+        let most = all
+            .iter()
+            .map(|cell| group.layout.rounds(*cell).len())
+            .max()?;
+        Some((spread, most as u64))
+    });
+    noise_expected(&spreads.collect::<Vec<_>>())
+}
+
+/// Passes of a level, ready to be resampled.
+struct Resampled {
+    /// By cell, then round.
+    passes: Vec<Vec<(u64, bootstrap::Pass)>>,
+}
+
+impl Resampled {
+    fn of(outcome: &Outcome, group: &Group<'_>) -> Self {
+        let pass = |samples: &[Sample]| {
+            let blocks = samples.iter();
+            bootstrap::Pass::new(blocks.map(|sample| (sample.gas_used, sample.total_ns())))
+        };
+        let cells = group.cells.iter().map(|summary| {
+            let rounds = outcome.passes.get(&summary.cell.id).into_iter().flatten();
+            rounds
+                .map(|(round, samples)| (*round, pass(samples)))
+                .collect()
+        });
+        Self {
+            passes: cells.collect(),
+        }
+    }
+
+    fn interval(&self, pair: &Pair, seed: u64) -> Option<(f64, f64)> {
+        let (a, b) = (&self.passes[pair.a], &self.passes[pair.b]);
+        let shared = a.iter().filter_map(|(round, pass)| {
+            let (_, other) = b.iter().find(|(other, _)| other == round)?;
+            Some((pass, other))
+        });
+        let (a, b): (Vec<_>, Vec<_>) = shared.unzip();
+        let how = Resampling {
+            replicates: REPLICATES,
+            error: CHECK_ERROR,
+            seed,
+        };
+        bootstrap::two_stage(&a, &b, &how)
+    }
 }

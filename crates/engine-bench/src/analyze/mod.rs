@@ -6,12 +6,16 @@
 pub mod log;
 pub mod sample;
 
+mod adaptive;
 mod compare;
 mod knob;
+mod noise;
 mod outcome;
 mod summary;
 
-pub use compare::{Comparison, Comparisons, NoiseFloor, Undecided, compare};
+pub use adaptive::{AdaptiveError, decide};
+pub use compare::{Comparison, Comparisons, Duplicate, Level, NoiseFloor, compare};
 pub use knob::Knob;
-pub use outcome::{AnalyzeError, Failure, Outcome, TimeSplit, read_outcome};
-pub use summary::{Level, Ranked, Summary, levels, ranking, summarize};
+pub use noise::{LevelNoise, level_noise};
+pub use outcome::{AnalyzeError, Failure, Outcome, TimeSplit, read_outcome, wall_s};
+pub use summary::{Ranked, Summary, ranking, summarize};

@@ -6,7 +6,7 @@
 use crate::{
     analyze::sample::{Sample, SampleError, read_samples},
     client::BlockIdentity,
-    journal::{self, Event, JournalError, Record, VisitTimes},
+    journal::{self, Decision, Event, JournalError, Record, VisitTimes},
     plan::{Plan, PlanError},
     run::{Environment, MEASURED_DIR, VISITS_DIR},
 };
@@ -27,6 +27,10 @@ pub struct Outcome {
     pub engine_versions: Vec<String>,
     /// The machine.
     pub environment: Environment,
+    /// What an adaptive sweep decided, in order.
+    pub decisions: Vec<Decision>,
+    /// How long every finished visit took, in seconds, by cell id.
+    pub visit_s: Vec<(String, f64)>,
     /// Measured passes by cell id and round.
     pub passes: HashMap<String, BTreeMap<u64, Vec<Sample>>>,
     /// What gave no number, in order.
@@ -109,6 +113,8 @@ pub fn read_outcome(dir: &Path) -> Result<Outcome, AnalyzeError> {
         base: None,
         engine_versions: Vec::new(),
         environment: Environment::default(),
+        decisions: Vec::new(),
+        visit_s: visit_seconds(&records),
         passes: HashMap::new(),
         failures: Vec::new(),
         time_s: time_split(&records),
@@ -173,10 +179,36 @@ impl Outcome {
                     log,
                 });
             }
+            Event::Decided(decision) => self.decisions.push(decision),
             Event::SweepFinished => self.complete = true,
             Event::VisitStarted { .. } | Event::VisitFinished { .. } | Event::Interrupted => {}
         }
     }
+}
+
+/// Seconds of measuring that a journal tells of.
+pub fn wall_s(records: &[Record]) -> f64 {
+    time_split(records).wall
+}
+
+/// From the start of each visit to its end, by cell.
+fn visit_seconds(records: &[Record]) -> Vec<(String, f64)> {
+    let mut started: Option<(&str, f64)> = None;
+    let mut seconds = Vec::new();
+    for record in records {
+        match &record.event {
+            Event::VisitStarted { visit } => started = Some((visit, record.at_s)),
+            Event::VisitFinished { visit, .. } => {
+                let began = started.filter(|(began, _)| began == visit);
+                let cell = visit.split_once('-').map(|(_, cell)| cell);
+                if let (Some((_, began_s)), Some(cell)) = (began, cell) {
+                    seconds.push((cell.to_owned(), record.at_s - began_s));
+                }
+            }
+            _ => {}
+        }
+    }
+    seconds
 }
 
 /// Adds up the visits; each `SweepStarted` begins a new stretch of wall time.

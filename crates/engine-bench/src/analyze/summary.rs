@@ -1,4 +1,4 @@
-//! Statistics of single cells, and what is best at each gas level and across them.
+//! Statistics of single cells, and their ranks across gas levels.
 //!
 //! Invariant: throughputs are ratios of sums over the measured passes of a cell.
 
@@ -7,8 +7,12 @@ use super::{
     outcome::Outcome,
     sample::Sample,
 };
-use crate::{plan::Cell, sweep::Gas};
-use bench_stats::{Estimate, Latencies, Throughput, throughput_of_rounds};
+use crate::plan::Cell;
+use bench_stats::{
+    Estimate, Latencies, Throughput,
+    settle::{Settling, settling},
+    throughput_of_rounds,
+};
 use serde_json::{Map, Value};
 
 /// Statistics of one cell.
@@ -34,8 +38,8 @@ pub struct Summary {
     pub latency_us: Option<Latencies>,
     /// What the engine counted.
     pub knob: Knob,
-    /// Execution throughput of each round that gave numbers, by round.
-    pub rounds: Vec<(u64, Throughput)>,
+    /// Whether the measured passes had settled; `None` with too few payloads to tell.
+    pub settling: Option<Settling>,
 }
 
 impl Summary {
@@ -43,19 +47,6 @@ impl Summary {
     pub fn headline(&self) -> Option<f64> {
         self.execution.map(|estimate| estimate.value)
     }
-}
-
-/// What is best at a gas level.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Level {
-    /// The level.
-    pub gas: Gas,
-    /// Ids of the best cell and of those not told apart from it.
-    pub best: Vec<String>,
-    /// Whether the best is the first or last value of a numeric axis: the optimum may be outside.
-    pub grid_edge: bool,
-    /// Whether no knob acted in any cell.
-    pub inert: bool,
 }
 
 /// One setting of the knobs across all gas levels.
@@ -123,68 +114,41 @@ fn one(outcome: &Outcome, cell: &Cell, knob: Knob) -> Summary {
         wall_clock: estimate(|pass| pass.last().map(|sample| sample.end_ns)),
         engine: estimate(|pass| pass.iter().map(|sample| sample.engine_ns).sum()),
         latency_us: Latencies::of(latencies).map(|latencies| latencies.scaled(1e-3)),
-        rounds: passes
-            .iter()
-            .map(|(round, pass)| {
-                let time_ns = pass.iter().map(Sample::total_ns).sum();
-                (*round, Throughput::new(gas(pass), time_ns))
-            })
-            .collect(),
+        settling: settling(&mean_logs(&passes)),
         cell: cell.clone(),
         knob,
     }
+}
+
+/// Logarithm of time per gas of each payload, averaged over passes of equal length.
+fn mean_logs(passes: &[(u64, &Vec<Sample>)]) -> Vec<f64> {
+    let blocks = passes.iter().map(|(_, pass)| pass.len()).min().unwrap_or(0);
+    let log = |sample: &Sample| (sample.total_ns() as f64 / sample.gas_used as f64).ln();
+    let logs = (0..blocks).map(|block| {
+        let sum: f64 = passes.iter().map(|(_, pass)| log(&pass[block])).sum();
+        sum / passes.len() as f64
+    });
+    // A block without gas has no time per gas.
+    logs.filter(|log| log.is_finite()).collect()
+}
+
+/// Execution throughput of each round of a cell, or of a duplicate, that gave numbers.
+pub(super) fn rounds_of(outcome: &Outcome, id: &str) -> Vec<(u64, Throughput)> {
+    let rounds = outcome.passes.get(id).into_iter().flatten();
+    let throughput = |(round, pass): (&u64, &Vec<Sample>)| {
+        let time_ns = pass.iter().map(Sample::total_ns).sum();
+        (*round, Throughput::new(gas(pass), time_ns))
+    };
+    rounds.map(throughput).collect()
 }
 
 fn gas(pass: &[Sample]) -> u64 {
     pass.iter().map(|sample| sample.gas_used).sum()
 }
 
-/// What is best at each gas level. `alike` says whether a cell is not told apart from the best.
-pub fn levels(summaries: &[Summary], alike: impl Fn(&str, &str) -> bool) -> Vec<Level> {
-    let mut gas: Vec<Gas> = summaries.iter().map(|summary| summary.cell.gas).collect();
-    gas.dedup();
-    gas.into_iter()
-        .map(|gas| level(summaries, gas, &alike))
-        .collect()
-}
-
-fn level(summaries: &[Summary], gas: Gas, alike: &impl Fn(&str, &str) -> bool) -> Level {
-    let cells: Vec<&Summary> = summaries
-        .iter()
-        .filter(|summary| summary.cell.gas == gas)
-        .collect();
-    let measured = cells.iter().filter(|cell| cell.headline().is_some());
-    let top = measured.max_by(|a, b| {
-        let (a, b) = (a.headline().unwrap_or(0.0), b.headline().unwrap_or(0.0));
-        a.total_cmp(&b)
-    });
-    let Some(top) = top else {
-        return Level {
-            gas,
-            best: Vec::new(),
-            grid_edge: false,
-            inert: false,
-        };
-    };
-    let mut best = vec![top.cell.id.clone()];
-    let others = cells.iter().filter(|cell| cell.cell.id != top.cell.id);
-    best.extend(
-        others
-            .filter(|cell| alike(&top.cell.id, &cell.cell.id))
-            .map(|cell| cell.cell.id.clone()),
-    );
-    let inert = cells.iter().all(|cell| cell.knob.acted == Some(false));
-    Level {
-        gas,
-        grid_edge: best.len() == 1 && !inert && at_edge(top, &cells),
-        inert,
-        best,
-    }
-}
-
 /// Whether a numeric flag of the best cell has the smallest or largest of at least two values that
 /// its engine was given.
-fn at_edge(top: &Summary, cells: &[&Summary]) -> bool {
+pub(super) fn at_edge(top: &Summary, cells: &[&Summary]) -> bool {
     let own = cells
         .iter()
         .filter(|cell| cell.cell.engine == top.cell.engine);

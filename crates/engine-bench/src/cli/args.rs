@@ -2,7 +2,7 @@
 //!
 //! Invariant: a flag's help states its default, and a value that parses is usable on its own.
 
-use crate::sweep::{Axis, ChunkList, GasList, Order, ResetMethod, Span, WarmUp};
+use crate::sweep::{Axis, ChunkList, GasList, Order, Percent, ResetMethod, Span, WarmUp};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -57,9 +57,22 @@ pub struct SweepArgs {
     /// Block that every pass starts from [default: the head of the datadir]
     #[arg(long, value_name = "N")]
     pub target_block: Option<u64>,
-    /// How often every cell is visited; intervals and verdicts need at least two
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub rounds: u64,
+    /// How often every cell is visited; intervals and verdicts need at least two [default: as many
+    /// as --resolve takes]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub rounds: Option<u64>,
+    /// Without --rounds: measure until intervals are this narrow, as in 1% [default: 1%]
+    #[arg(long, value_name = "P%", conflicts_with = "rounds")]
+    pub resolve: Option<Percent>,
+    /// Without --rounds: measure no longer than this, as in 20m [default: 10 rounds]
+    #[arg(long, value_name = "D", conflicts_with = "rounds")]
+    pub budget: Option<Span>,
+    /// Smallest difference that matters, as in 1% [default: 1%]
+    #[arg(long, value_name = "P%")]
+    pub relevant: Option<Percent>,
+    /// Do not visit one cell of each gas level twice a round to learn how much identical cells differ
+    #[arg(long)]
+    pub no_aa: bool,
     /// Order of the cells in a round
     #[arg(long, value_enum, default_value_t = Order::Random)]
     pub order: Order,

@@ -2,12 +2,14 @@
 
 use super::report;
 use crate::{
+    analyze,
     cli::{EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, SweepArgs},
-    journal::{self, Event, Journal},
+    journal::{self, Decision, Event, Journal},
     plan::Plan,
     run::{self, Ending, Options, Progress},
     sweep,
 };
+use bench_stats::rounds::PILOT_ROUNDS;
 use eyre::{Result, WrapErr as _, bail};
 use std::{
     collections::HashSet,
@@ -28,17 +30,20 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<ExitCode> {
     if !args.quiet {
         plan.notes.iter().for_each(|note| eprintln!("note: {note}"));
     }
-    let (out, done) = match &args.resume {
-        Some(dir) => (dir.clone(), finished(dir)?),
-        None => (new_folder(args.out.as_deref())?, HashSet::new()),
+    let (out, earlier) = match &args.resume {
+        Some(dir) => (dir.clone(), Earlier::read(dir)?),
+        None => (new_folder(args.out.as_deref())?, Earlier::default()),
     };
     plan.write(&out)?;
     let mut journal = Journal::open(&out)?;
     let progress = Progress::new(args.quiet);
     let options = Options {
         out: &out,
-        done,
+        done: earlier.done,
+        decided: earlier.decided,
+        spent_s: earlier.spent_s,
         progress: &progress,
+        decide: &|round| analyze::decide(&out, round),
     };
     let ending = super::runtime()?.block_on(measure(&plan, &mut journal, &options))?;
     finish(&out, ending, args)
@@ -111,11 +116,18 @@ fn dry_run(plan: &Plan, args: &SweepArgs) -> Result<ExitCode> {
         .iter()
         .map(|note| format!("note: {note}\n"))
         .collect();
+    let rounds = match plan.settings.adaptive {
+        Some(_) => format!(
+            "at least {PILOT_ROUNDS} and at most {} rounds; the first {PILOT_ROUNDS}: ",
+            plan.settings.rounds
+        ),
+        None => String::new(),
+    };
+    let visits = estimate.starts / plan.passes();
     let text = format!(
-        "{json}{notes}{} cells, {} visits, {} starts of an engine, {:.1} Ggas; about {:.0} s once state \
+        "{json}{notes}{} cells, {rounds}{visits} visits, {} starts of an engine, {:.1} Ggas; about {:.0} s once state \
          and payloads exist (assuming {} Ggas/s and {} s for each reset, start and stop)\n",
         plan.cells.len(),
-        plan.visits.len(),
         estimate.starts,
         estimate.gas as f64 / 1e9,
         estimate.duration_s,
@@ -126,14 +138,32 @@ fn dry_run(plan: &Plan, args: &SweepArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ids of the visits that an interrupted sweep has finished.
-fn finished(dir: &Path) -> Result<HashSet<String>> {
-    let records = journal::read(dir)?;
-    let visits = records.into_iter().filter_map(|record| match record.event {
-        Event::VisitFinished { visit, .. } => Some(visit),
-        _ => None,
-    });
-    Ok(visits.collect())
+/// What an interrupted sweep has done already.
+#[derive(Debug, Default)]
+struct Earlier {
+    done: HashSet<String>,
+    decided: Vec<Decision>,
+    spent_s: f64,
+}
+
+impl Earlier {
+    fn read(dir: &Path) -> Result<Self> {
+        let records = journal::read(dir)?;
+        let mut earlier = Self {
+            spent_s: analyze::wall_s(&records),
+            ..Self::default()
+        };
+        for record in records {
+            match record.event {
+                Event::VisitFinished { visit, .. } => {
+                    earlier.done.insert(visit);
+                }
+                Event::Decided(decision) => earlier.decided.push(decision),
+                _ => {}
+            }
+        }
+        Ok(earlier)
+    }
 }
 
 /// The results folder: the one asked for, which must be empty, or one named by the time.

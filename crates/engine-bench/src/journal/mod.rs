@@ -85,10 +85,54 @@ pub enum Event {
         /// What it spent its time on until then.
         times: VisitTimes,
     },
+    /// What an adaptive sweep visits next.
+    Decided(Decision),
     /// The sweep was interrupted from outside.
     Interrupted,
     /// Every visit was made.
     SweepFinished,
+}
+
+/// What the next round of an adaptive sweep visits, and why.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// The round it was made after.
+    pub after_round: u64,
+    /// Ids of the cells of the next round, in the order of the plan; none ends the sweep.
+    pub next: Vec<String>,
+    /// Seconds left of the budget.
+    pub left_s: Option<f64>,
+    /// What it rests on, by gas level.
+    pub levels: Vec<LevelDecision>,
+}
+
+impl Decision {
+    /// The end of a sweep.
+    pub fn end(after_round: u64) -> Self {
+        Self {
+            after_round,
+            next: Vec::new(),
+            left_s: None,
+            levels: Vec::new(),
+        }
+    }
+}
+
+/// A gas level when a decision was made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LevelDecision {
+    /// The level.
+    pub gas: crate::sweep::Gas,
+    /// Relative half width of its intervals; `None` while unknown.
+    pub resolved: Option<f64>,
+    /// Rounds in all that the wanted resolution takes.
+    pub wanted_rounds: u64,
+    /// Further rounds that the budget allows.
+    pub given_rounds: u64,
+    /// What a round of it costs, in seconds.
+    pub round_s: f64,
+    /// Ids of cells that leave because they are clearly beaten.
+    pub settled: Vec<String>,
 }
 
 /// What a visit spent its time on, in seconds.

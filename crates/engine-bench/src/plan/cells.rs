@@ -9,6 +9,8 @@ use crate::{
     sweep::{CHUNK_SIZE_FLAG, EngineSpec, Gas, ResetMethod, Settings, WarmUp},
 };
 
+use bench_stats::rounds::PILOT_ROUNDS;
+
 /// Typical of a small state on two cores; only the estimate uses it.
 const ASSUMED_GGAS_PER_SECOND: f64 = 0.5;
 
@@ -28,6 +30,7 @@ pub(super) fn of(settings: &Settings) -> Vec<Cell> {
                     engine: engine.name.clone(),
                     flags,
                     gas: level.gas,
+                    duplicate_of: None,
                 });
             }
         }
@@ -35,8 +38,27 @@ pub(super) fn of(settings: &Settings) -> Vec<Cell> {
     cells
 }
 
-/// What the visits will take.
-pub(super) fn estimate(settings: &Settings, cells: &[Cell]) -> Estimate {
+/// The first cell of each gas level that has several, under another name.
+pub(super) fn duplicates(settings: &Settings, cells: &[Cell]) -> Vec<Cell> {
+    if !settings.duplicates {
+        return Vec::new();
+    }
+    let mut duplicates: Vec<Cell> = Vec::new();
+    for level in &settings.levels {
+        let of_level: Vec<&Cell> = cells.iter().filter(|cell| cell.gas == level.gas).collect();
+        if let [first, _, ..] = of_level.as_slice() {
+            duplicates.push(Cell {
+                id: unique(format!("{}-again", first.id), cells),
+                duplicate_of: Some(first.id.clone()),
+                ..(*first).clone()
+            });
+        }
+    }
+    duplicates
+}
+
+/// What the visits will take; those of the pilot when the sweep is adaptive.
+pub(super) fn estimate(settings: &Settings, cells: &[&Cell]) -> Estimate {
     let (mut gas, mut payloads) = (0, 0);
     for cell in cells {
         let level = settings.levels.iter().find(|level| level.gas == cell.gas);
@@ -49,14 +71,14 @@ pub(super) fn estimate(settings: &Settings, cells: &[Cell]) -> Estimate {
         gas += (count + warmup) * cell.gas.0;
         payloads += count + warmup;
     }
-    let passes = if settings.warmup == WarmUp::None {
-        1
-    } else {
-        2
+    let passes = passes(settings);
+    let rounds = match settings.adaptive {
+        Some(_) => PILOT_ROUNDS,
+        None => settings.rounds,
     };
-    let starts = settings.rounds * cells.len() as u64 * passes;
-    let gas = gas * settings.rounds;
-    let waits_s = (payloads * settings.rounds * settings.wait_time_ms) as f64 / 1e3;
+    let starts = rounds * cells.len() as u64 * passes;
+    let gas = gas * rounds;
+    let waits_s = (payloads * rounds * settings.wait_time_ms) as f64 / 1e3;
     Estimate {
         assumed_ggas_per_second: ASSUMED_GGAS_PER_SECOND,
         assumed_restart_s: ASSUMED_RESTART_S,
@@ -65,6 +87,14 @@ pub(super) fn estimate(settings: &Settings, cells: &[Cell]) -> Estimate {
         duration_s: gas as f64 / 1e9 / ASSUMED_GGAS_PER_SECOND
             + starts as f64 * ASSUMED_RESTART_S
             + waits_s,
+    }
+}
+
+/// Passes of a visit.
+pub(super) fn passes(settings: &Settings) -> u64 {
+    match settings.warmup {
+        WarmUp::None => 1,
+        WarmUp::Full | WarmUp::First(_) => 2,
     }
 }
 

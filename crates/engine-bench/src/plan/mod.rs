@@ -31,6 +31,9 @@ pub struct Plan {
     pub settings: Settings,
     /// The points of the sweep.
     pub cells: Vec<Cell>,
+    /// Cells that are visited once more under another name, to learn how much identical cells differ.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub duplicates: Vec<Cell>,
     /// Every visit, in order.
     pub visits: Vec<Visit>,
     /// What the plan will take.
@@ -51,6 +54,9 @@ pub struct Cell {
     pub flags: Vec<(String, String)>,
     /// Gas level.
     pub gas: Gas,
+    /// Id of the cell that this one repeats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplicate_of: Option<String>,
 }
 
 impl Cell {
@@ -135,22 +141,31 @@ impl Plan {
     /// Plans a sweep.
     pub fn new(settings: Settings) -> Self {
         let cells = cells::of(&settings);
-        let visits = order::visits(&settings, &cells);
-        let estimate = cells::estimate(&settings, &cells);
+        let duplicates = cells::duplicates(&settings, &cells);
+        let all: Vec<&Cell> = cells.iter().chain(&duplicates).collect();
+        let visits = order::visits(&settings, &all);
+        let estimate = cells::estimate(&settings, &all);
         Self {
             format: FORMAT.to_owned(),
             version: VERSION,
             notes: cells::notes(&settings),
             settings,
             cells,
+            duplicates,
             visits,
             estimate,
         }
     }
 
-    /// The cell of that id.
+    /// The cell or duplicate of that id.
     pub fn cell(&self, id: &str) -> Option<&Cell> {
-        self.cells.iter().find(|cell| cell.id == id)
+        let mut all = self.cells.iter().chain(&self.duplicates);
+        all.find(|cell| cell.id == id)
+    }
+
+    /// Passes of a visit: two, or one without warm-up.
+    pub fn passes(&self) -> u64 {
+        cells::passes(&self.settings)
     }
 
     /// The plan as the text of `plan.json`.
@@ -282,8 +297,11 @@ mod tests {
                 "--chunks", &list(&chunks, ""), "--gas", &list(&levels, "M"),
                 "--rounds", &rounds.to_string(), "--seed", &seed.to_string(),
             ]));
-            let ids: BTreeSet<_> = plan.cells.iter().map(|cell| cell.id.clone()).collect();
-            prop_assert_eq!(ids.len(), chunks.len() * levels.len());
+            let all = plan.cells.iter().chain(&plan.duplicates);
+            let ids: BTreeSet<_> = all.map(|cell| cell.id.clone()).collect();
+            prop_assert_eq!(plan.cells.len(), chunks.len() * levels.len());
+            let twice = if rounds > 1 && chunks.len() > 1 { levels.len() } else { 0 };
+            prop_assert_eq!(ids.len(), plan.cells.len() + twice);
             for round in 1..=rounds {
                 let visited: Vec<_> =
                     plan.visits.iter().filter(|v| v.round == round).map(|v| v.cell.clone()).collect();

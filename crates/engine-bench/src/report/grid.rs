@@ -263,9 +263,6 @@ pub(super) fn time_line(report: &Report) -> String {
 /// What a reader has to know before believing the table.
 pub(super) fn notes(report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
-    if !report.complete {
-        notes.push("incomplete: not every visit was made".to_owned());
-    }
     match report.noise_floor.relative {
         Some(relative) => notes.push(format!(
             "noise floor {:.2} % ({}); intervals are at 95 %",
@@ -278,21 +275,80 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
                 .to_owned(),
         ),
     }
-    for level in &report.levels {
-        if level.inert {
-            notes.push(format!(
-                "{}: the knob was inert, differences are noise",
-                level.gas
-            ));
-        }
-        if level.grid_edge {
-            notes.push(format!(
-                "{}: the highest is at the edge of the values tried; extend the list",
-                level.gas
-            ));
-        }
-    }
+    notes.extend(report.levels.iter().filter_map(best_line));
+    notes.extend(
+        report
+            .warnings
+            .iter()
+            .map(|warning| format!("warning: {warning}")),
+    );
     notes
+}
+
+/// The best set of a level as a line; nothing with one round.
+fn best_line(level: &LevelReport) -> Option<String> {
+    level.visit_noise?;
+    let cells = level.versus_best.len() + 1;
+    if cells < 2 {
+        return None;
+    }
+    let slower: Vec<f64> = level
+        .versus_best
+        .iter()
+        .filter(|versus| !level.best.contains(&versus.cell))
+        .filter_map(|versus| versus.ratio.high)
+        .collect();
+    let rest = match slower.iter().copied().reduce(f64::max) {
+        Some(nearest) => format!(
+            "; the others are slower by at least {:.1} %",
+            100.0 * (1.0 - nearest)
+        ),
+        None => "; no cell is told apart from another".to_owned(),
+    };
+    Some(format!(
+        "{}: best {} of {cells}: {}{rest}",
+        level.gas,
+        level.best.len(),
+        level.best.join(", ")
+    ))
+}
+
+/// Every cell of a level against the highest: a row per cell.
+pub(super) fn versus(report: &Report) -> Grid {
+    let rows = report.levels.iter().flat_map(|level| {
+        level.versus_best.iter().map(|versus| {
+            let top = level.best.first().cloned().unwrap_or_default();
+            let among = if level.best.contains(&versus.cell) {
+                "among the best"
+            } else {
+                "slower"
+            };
+            let word = if level.visit_noise.is_some() {
+                among
+            } else {
+                "undecided"
+            };
+            let percent = |ratio: f64| format!("{:+.2} %", 100.0 * (ratio - 1.0));
+            let interval = match (versus.ratio.low, versus.ratio.high) {
+                (Some(low), Some(high)) => format!("{} to {}", percent(low), percent(high)),
+                _ => NOTHING.to_owned(),
+            };
+            let difference = percent(versus.ratio.value);
+            vec![
+                versus.cell.clone(),
+                top,
+                difference,
+                interval,
+                word.to_owned(),
+            ]
+        })
+    });
+    Grid {
+        header: ["cell", "against", "difference", "interval", "is"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: rows.collect(),
+    }
 }
 
 fn short(flag: &str) -> &str {

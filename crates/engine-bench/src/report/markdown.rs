@@ -26,6 +26,7 @@ pub fn markdown(report: &Report) -> String {
         text.push_str("## Engines\n\nRatios of execution throughput on the same payloads.\n\n");
         push_grid(&mut text, &engines);
     }
+    push_versus(&mut text, report);
     push_comparisons(&mut text, report);
     text.push_str("## Time\n\n");
     // Writing into a String cannot fail.
@@ -45,6 +46,14 @@ pub fn markdown(report: &Report) -> String {
     text
 }
 
+fn push_versus(text: &mut String, report: &Report) {
+    let grid = grid::versus(report);
+    if !grid.rows.is_empty() {
+        text.push_str("## Against the best\n\nThe intervals of a gas level hold together.\n\n");
+        push_grid(text, &grid);
+    }
+}
+
 fn push_comparisons(text: &mut String, report: &Report) {
     if report.comparisons.is_empty() {
         return;
@@ -56,9 +65,14 @@ fn push_comparisons(text: &mut String, report: &Report) {
             pair.b.clone(),
             grid::ratio_text(&pair.ratio),
             pair.verdict.clone(),
+            pair.relevance.clone().unwrap_or_default(),
+            pair.bootstrap
+                .map(|found| format!("{:.3} to {:.3}", found.low, found.high))
+                .unwrap_or_default(),
         ]
     });
-    let header = ["a", "b", "a / b", "a is"].map(str::to_owned).to_vec();
+    let header = ["a", "b", "a / b", "a is", "difference", "resampled"];
+    let header = header.map(str::to_owned).to_vec();
     push_grid(
         text,
         &Grid {

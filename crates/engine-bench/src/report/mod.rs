@@ -7,11 +7,13 @@ mod grid;
 mod markdown;
 mod model;
 mod table;
+mod warnings;
 
 pub use markdown::markdown;
 pub use model::{
-    CellReport, ComparisonReport, EnvironmentReport, EstimateReport, LatencyReport, LevelReport,
-    NoiseReport, RankReport, RatioReport, Report, UndecidedReport,
+    AdaptiveReport, CellReport, ComparisonReport, DuplicateReport, EnvironmentReport,
+    EstimateReport, IntervalReport, LatencyReport, LevelNoiseReport, LevelReport, NoiseReport,
+    RankReport, RatioReport, Report, SettlingReport, UndecidedReport, VersusReport,
 };
 pub use table::{failures, table};
 

@@ -2,19 +2,24 @@
 //!
 //! Invariant: a field that is unknown is null; no interval and no verdict is invented.
 
+use super::warnings;
 use crate::{
     analyze::{
         self, Comparisons, Failure, Knob, Outcome, Summary, TimeSplit, log::engine_time_source,
     },
+    journal::Decision,
     run::Environment,
     sweep::{Gas, Settings},
 };
-use bench_stats::{Estimate, Latencies, interval::CONFIDENCE};
+use bench_stats::{Estimate, Latencies, interval::CONFIDENCE, settle::Settling};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 const FORMAT: &str = "engine-bench-report";
 const VERSION: u64 = 1;
+
+/// Chance of error at which a pass is called unsettled.
+const UNSETTLED: f64 = 0.01;
 
 /// What a sweep found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,6 +42,10 @@ pub struct Report {
     pub undecided: Vec<UndecidedReport>,
     /// How much identical cells differ.
     pub noise_floor: NoiseReport,
+    /// How the rounds of an adaptive sweep were decided; null when their number was given.
+    pub adaptive: Option<AdaptiveReport>,
+    /// What a reader should doubt, a sentence each.
+    pub warnings: Vec<String>,
     /// Where the time went.
     pub time_s: TimeSplit,
     /// Part of the wall time in which an engine was answering payloads, 0 to 1.
@@ -74,6 +83,21 @@ pub struct CellReport {
     pub latency_us: Option<LatencyReport>,
     /// Whether the knob acted.
     pub knob: Knob,
+    /// Whether the measured passes had settled; null with fewer than 20 payloads.
+    pub settling: Option<SettlingReport>,
+}
+
+/// A test for a shift or a trend of block times within the measured passes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SettlingReport {
+    /// Whether no shift that matters was found.
+    pub settled: bool,
+    /// Chance of a shift as large in a settled pass.
+    pub p_value: f64,
+    /// Payloads before the most likely change.
+    pub change_at: u64,
+    /// Time per gas after it relative to before it: -0.04 is 4 % less.
+    pub relative: f64,
 }
 
 /// A value and its interval.
@@ -110,12 +134,43 @@ pub struct LatencyReport {
 pub struct LevelReport {
     /// The level.
     pub gas: Gas,
-    /// Ids of the best cell and of those not told apart from it.
+    /// Ids of the cells that none beats, the one with the highest throughput first.
     pub best: Vec<String>,
-    /// Whether the best is at the edge of the values tried.
+    /// Whether a best cell is at the edge of the values tried.
     pub grid_edge: bool,
     /// Whether no knob acted.
     pub inert: bool,
+    /// Every other measured cell against the first of the best.
+    #[serde(default)]
+    pub versus_best: Vec<VersusReport>,
+    /// Relative standard deviation of one visit around its cell and round; null with one round.
+    #[serde(default)]
+    pub visit_noise: Option<f64>,
+    /// Cells that vary more than the others do and are judged by their own noise.
+    #[serde(default)]
+    pub unsteady: Vec<String>,
+}
+
+/// A cell against the highest of its level.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VersusReport {
+    /// Its id.
+    pub cell: String,
+    /// Its execution throughput over that of the highest.
+    pub ratio: RatioReport,
+}
+
+/// How the rounds of an adaptive sweep were decided.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AdaptiveReport {
+    /// Relative difference that was to be resolved.
+    pub resolve: f64,
+    /// Time it was given, in seconds; null without a budget.
+    pub budget_s: Option<f64>,
+    /// Rounds made, also partly.
+    pub rounds: u64,
+    /// Every decision, in order.
+    pub decisions: Vec<Decision>,
 }
 
 /// One setting of the knobs across gas levels.
@@ -147,10 +202,25 @@ pub struct ComparisonReport {
     pub a: String,
     /// Id of the second cell.
     pub b: String,
-    /// Execution throughput of `a` over that of `b`.
+    /// Execution throughput of `a` over that of `b`; the intervals of a level hold together.
     pub ratio: RatioReport,
     /// `faster`, `slower`, `no difference` or `inert`.
     pub verdict: String,
+    /// `relevant`, `irrelevant` or `open`: whether the difference matters.
+    #[serde(default)]
+    pub relevance: Option<String>,
+    /// The interval of this pair by resampling; null with one round.
+    #[serde(default)]
+    pub bootstrap: Option<IntervalReport>,
+}
+
+/// Two ends.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct IntervalReport {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
 }
 
 /// Two cells without a verdict.
@@ -171,6 +241,41 @@ pub struct NoiseReport {
     pub relative: Option<f64>,
     /// Where the figure comes from.
     pub source: String,
+    /// Cells that were measured twice under two names.
+    #[serde(default)]
+    pub duplicates: Vec<DuplicateReport>,
+    /// Where the noise of visits comes from, by gas level; empty with one round.
+    #[serde(default)]
+    pub levels: Vec<LevelNoiseReport>,
+}
+
+/// A duplicate beside its original.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DuplicateReport {
+    /// Id of the duplicate.
+    pub id: String,
+    /// Id of the cell it repeats.
+    pub of: String,
+    /// Rounds that have both.
+    pub rounds: u64,
+    /// Execution throughput of the duplicate over that of its original.
+    pub ratio: RatioReport,
+}
+
+/// Where the noise of the visits of a level comes from, as relative standard deviations.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LevelNoiseReport {
+    /// The level.
+    pub gas: Gas,
+    /// Of a visit as a whole: restart and pass.
+    pub visit: f64,
+    /// Of one payload, neighbours' dependence included.
+    pub payload: f64,
+    /// Payloads of a pass.
+    pub payloads: u64,
+    /// Payloads of a pass that would give the narrowest intervals in the same time; null when visits
+    /// differ by no more than their payloads explain.
+    pub best_payloads: Option<u64>,
 }
 
 /// The machine and the engines.
@@ -186,9 +291,8 @@ impl Report {
     /// Computes the report of a sweep.
     pub fn of(outcome: &Outcome) -> Self {
         let summaries = analyze::summarize(outcome);
-        let comparisons = analyze::compare(&summaries);
-        let levels = analyze::levels(&summaries, |a, b| comparisons.alike(a, b));
-        Self {
+        let comparisons = analyze::compare(outcome, &summaries);
+        let mut report = Self {
             format: FORMAT.to_owned(),
             version: VERSION,
             complete: outcome.complete,
@@ -196,17 +300,16 @@ impl Report {
                 .iter()
                 .map(|summary| CellReport::of(summary, &outcome.plan.settings))
                 .collect(),
-            levels: levels.into_iter().map(LevelReport::of).collect(),
+            levels: comparisons.levels.iter().map(LevelReport::of).collect(),
             ranking: analyze::ranking(&summaries)
                 .into_iter()
                 .map(RankReport::of)
                 .collect(),
             undecided: undecided(&comparisons),
-            noise_floor: NoiseReport {
-                relative: comparisons.noise_floor.relative,
-                source: comparisons.noise_floor.source.clone(),
-            },
-            comparisons: decided(comparisons),
+            noise_floor: NoiseReport::of(outcome, &comparisons.noise_floor),
+            comparisons: decided(&comparisons),
+            adaptive: AdaptiveReport::of(outcome),
+            warnings: Vec::new(),
             time_s: outcome.time_s,
             answering_fraction: outcome.time_s.answering(),
             failures: outcome.failures.clone(),
@@ -215,7 +318,9 @@ impl Report {
                 engines: outcome.engine_versions.clone(),
             },
             configuration: outcome.plan.settings.clone(),
-        }
+        };
+        report.warnings = warnings::of(&report, &comparisons);
+        report
     }
 
     /// Whether any cell has a number.
@@ -234,23 +339,82 @@ impl Report {
     }
 }
 
-fn decided(comparisons: Comparisons) -> Vec<ComparisonReport> {
-    let report = |pair: analyze::Comparison| ComparisonReport {
-        a: pair.a,
-        b: pair.b,
-        ratio: RatioReport::of(pair.ratio),
-        verdict: pair.verdict.to_owned(),
-    };
-    comparisons.decided.into_iter().map(report).collect()
+fn decided(comparisons: &Comparisons) -> Vec<ComparisonReport> {
+    let pairs = comparisons.pairs.iter().filter_map(|pair| {
+        Some(ComparisonReport {
+            a: pair.a.clone(),
+            b: pair.b.clone(),
+            ratio: RatioReport::of(pair.ratio),
+            verdict: pair.verdict?.to_owned(),
+            relevance: pair.relevance.map(str::to_owned),
+            bootstrap: pair
+                .bootstrap
+                .map(|(low, high)| IntervalReport { low, high }),
+        })
+    });
+    pairs.collect()
 }
 
 fn undecided(comparisons: &Comparisons) -> Vec<UndecidedReport> {
-    let report = |pair: &analyze::Undecided| UndecidedReport {
+    let pairs = comparisons.pairs.iter();
+    let report = |pair: &analyze::Comparison| UndecidedReport {
         a: pair.a.clone(),
         b: pair.b.clone(),
         ratio: RatioReport::of(pair.ratio),
     };
-    comparisons.undecided.iter().map(report).collect()
+    pairs
+        .filter(|pair| pair.verdict.is_none())
+        .map(report)
+        .collect()
+}
+
+impl AdaptiveReport {
+    fn of(outcome: &Outcome) -> Option<Self> {
+        let adaptive = outcome.plan.settings.adaptive?;
+        let rounds = outcome.passes.values().flat_map(|rounds| rounds.keys());
+        Some(Self {
+            resolve: adaptive.resolve,
+            budget_s: adaptive.budget_s,
+            rounds: rounds.max().copied().unwrap_or(0),
+            decisions: outcome.decisions.clone(),
+        })
+    }
+}
+
+impl NoiseReport {
+    fn of(outcome: &Outcome, noise: &analyze::NoiseFloor) -> Self {
+        let duplicates = noise.duplicates.iter().map(|found| DuplicateReport {
+            id: found.id.clone(),
+            of: found.of.clone(),
+            rounds: found.rounds,
+            ratio: RatioReport::of(found.ratio),
+        });
+        let levels = analyze::level_noise(outcome);
+        let levels = levels.into_iter().map(|level| LevelNoiseReport {
+            gas: level.gas,
+            visit: level.components.visit.sqrt(),
+            payload: level.components.block.sqrt(),
+            payloads: level.components.blocks as u64,
+            best_payloads: level.best_payloads,
+        });
+        Self {
+            relative: noise.relative,
+            source: noise.source.clone(),
+            duplicates: duplicates.collect(),
+            levels: levels.collect(),
+        }
+    }
+}
+
+impl SettlingReport {
+    fn of(found: Settling, relevant: f64) -> Self {
+        Self {
+            settled: found.p_value >= UNSETTLED || found.relative.abs() <= relevant,
+            p_value: found.p_value,
+            change_at: found.change_at as u64,
+            relative: found.relative,
+        }
+    }
 }
 
 impl CellReport {
@@ -276,6 +440,9 @@ impl CellReport {
             engine_ggas_per_second: engine,
             latency_us: summary.latency_us.map(LatencyReport::of),
             knob: summary.knob.clone(),
+            settling: summary
+                .settling
+                .map(|found| SettlingReport::of(found, settings.relevant)),
         }
     }
 }
@@ -312,18 +479,21 @@ impl LatencyReport {
 }
 
 impl LevelReport {
-    fn of(level: analyze::Level) -> Self {
-        let analyze::Level {
-            gas,
-            best,
-            grid_edge,
-            inert,
-        } = level;
+    fn of(level: &analyze::Level) -> Self {
+        let versus = level.versus_best.iter();
         Self {
-            gas,
-            best,
-            grid_edge,
-            inert,
+            gas: level.gas,
+            best: level.best.clone(),
+            grid_edge: level.grid_edge,
+            inert: level.inert,
+            versus_best: versus
+                .map(|(cell, ratio)| VersusReport {
+                    cell: cell.clone(),
+                    ratio: RatioReport::of(*ratio),
+                })
+                .collect(),
+            visit_noise: level.spread.map(|spread| spread.deviation),
+            unsteady: level.unsteady.clone(),
         }
     }
 }

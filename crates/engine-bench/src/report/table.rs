@@ -18,6 +18,10 @@ pub fn table(report: &Report, styled: bool) -> String {
     if !engines.rows.is_empty() {
         let _ = writeln!(text, "\n{}", render(&engines, false));
     }
+    let versus = grid::versus(report);
+    if !versus.rows.is_empty() && report.noise_floor.relative.is_some() {
+        let _ = writeln!(text, "\n{}", render(&versus, false));
+    }
     let details = grid::details(report, grid::Evidence::Figure);
     let _ = writeln!(text, "\n{}", render(&details, false));
     let _ = writeln!(text, "{}", grid::time_line(report));

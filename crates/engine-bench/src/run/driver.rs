@@ -2,13 +2,14 @@
 //!
 //! Invariant: a visit that is not in the journal as finished counts for nothing.
 
-use super::{Environment, Prepared, Progress, StepError, visit::Visiting};
+use super::{Environment, Prepared, Progress, StepError, rounds::Rounds, visit::Visiting};
 use crate::{
-    journal::{Event, Journal, JournalError, VisitTimes},
+    analyze::AnalyzeError,
+    journal::{Decision, Event, Journal, JournalError, VisitTimes},
     plan::{Plan, Visit},
     sweep::WarmUp,
 };
-use std::{collections::HashSet, path::Path};
+use std::{collections::HashSet, path::Path, time::Instant};
 
 /// How a sweep ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,53 +20,74 @@ pub enum Ending {
     Interrupted,
 }
 
+/// Why a sweep cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    /// Its journal cannot be written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// What it measured cannot be read back, so the next round cannot be decided.
+    #[error("failed to decide about the next round: {0}")]
+    Decide(#[from] AnalyzeError),
+}
+
 /// What a drive needs beside the plan.
-#[derive(Debug)]
 pub struct Options<'a> {
     /// The results folder.
     pub out: &'a Path,
     /// Visits that an earlier run finished.
     pub done: HashSet<String>,
+    /// Decisions that an earlier run made, in order.
+    pub decided: Vec<Decision>,
+    /// Seconds that earlier runs measured.
+    pub spent_s: f64,
     /// Where progress is shown.
     pub progress: &'a Progress,
+    /// Decides about the round after the given one, from what the results folder holds.
+    pub decide: &'a dyn Fn(u64) -> Result<Decision, AnalyzeError>,
 }
 
-/// Visits every cell of the plan that is not done. `interrupted` resolves when the user asks to
-/// stop; the visit under way is dropped then, and with it its engine.
+/// Visits every cell of the plan that is not done, or as many rounds as are decided for. `interrupted`
+/// resolves when the user asks to stop; the visit under way is dropped then, and with it its engine.
 ///
 /// # Errors
-/// Only when the journal cannot be written: failures of visits are recorded in it.
+/// Only when the journal cannot be written or samples cannot be read back: failures of visits are
+/// recorded in the journal.
 pub async fn drive(
     plan: &Plan,
     prepared: &mut Prepared,
     journal: &mut Journal,
     options: &Options<'_>,
     interrupted: impl Future<Output = ()>,
-) -> Result<Ending, JournalError> {
+) -> Result<Ending, DriveError> {
     journal.write(Event::SweepStarted {
         base: prepared.base,
         engine_versions: prepared.engine_versions.clone(),
         environment: Environment::read(),
     })?;
     tokio::pin!(interrupted);
-    let visits: Vec<&Visit> = plan
-        .visits
-        .iter()
-        .filter(|visit| !options.done.contains(&visit.id()))
-        .collect();
-    options
-        .progress
-        .begin(payloads_to_send(plan, &visits), "measuring");
-    for (index, visit) in visits.iter().enumerate() {
-        let one = one_visit(plan, visit, prepared, journal, options);
-        tokio::select! {
-            biased;
-            () = &mut interrupted => {
-                options.progress.end();
-                journal.write(Event::Interrupted)?;
-                return Ok(Ending::Interrupted);
+    let mut rounds = Rounds::new(plan, options);
+    while let Some(batch) = rounds.next(journal)? {
+        let total = payloads_to_send(plan, &batch.visits);
+        options.progress.begin(total, &batch.name);
+        for (index, visit) in batch.visits.iter().enumerate() {
+            if !rounds.affords_another_visit() {
+                rounds.end_early(visit.round, journal)?;
+                break;
             }
-            outcome = one => announce(options.progress, (index + 1, visits.len()), visit, outcome?),
+            let began = Instant::now();
+            let one = one_visit(plan, visit, prepared, journal, options);
+            let place = (index + 1, batch.visits.len());
+            tokio::select! {
+                biased;
+                () = &mut interrupted => {
+                    options.progress.end();
+                    journal.write(Event::Interrupted)?;
+                    return Ok(Ending::Interrupted);
+                }
+                outcome = one => announce(options.progress, place, visit, outcome?),
+            }
+            rounds.took(began.elapsed());
         }
     }
     options.progress.end();

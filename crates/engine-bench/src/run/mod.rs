@@ -11,10 +11,11 @@ mod pass;
 mod prepare;
 mod probe;
 mod progress;
+mod rounds;
 mod state;
 mod visit;
 
-pub use driver::{Ending, Options, drive};
+pub use driver::{DriveError, Ending, Options, drive};
 pub use environment::Environment;
 pub use pass::{PassError, Waits, replay};
 pub use prepare::{Prepared, prepare};

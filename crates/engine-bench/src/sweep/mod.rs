@@ -12,7 +12,7 @@ pub(crate) use engine::{embedded_engine, version_line};
 pub use resolve::{ResolveError, resolve};
 pub(crate) use resolve::{default_count, profile_name};
 pub use value::{
-    Axis, ChunkList, Gas, GasList, SWITCH_OFF, SWITCH_ON, Span, VARIABLE_PREFIX, ValueError, WarmUp,
+    Axis, ChunkList, Gas, GasList, Percent, SWITCH_OFF, SWITCH_ON, Span, VARIABLE_PREFIX, ValueError, WarmUp,
 };
 
 use serde::{Deserialize, Serialize};
@@ -39,8 +39,17 @@ pub struct Settings {
     pub payloads: PayloadSource,
     /// The block every pass starts from; `None` is the head of the base state.
     pub target_block: Option<u64>,
-    /// How often every cell is visited.
+    /// How often every cell is visited, at most when the sweep is adaptive.
     pub rounds: u64,
+    /// How the number of rounds is found while measuring; `None` makes all rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adaptive: Option<Adaptive>,
+    /// Whether a cell of each gas level is visited twice a round, under two names.
+    #[serde(default)]
+    pub duplicates: bool,
+    /// Smallest relative difference that matters: 0.01 is 1 %.
+    #[serde(default = "default_relevant")]
+    pub relevant: f64,
     /// In which order the cells of a round are visited.
     pub order: Order,
     /// What is replayed and discarded before the measured pass.
@@ -61,6 +70,22 @@ pub struct Settings {
     pub request_timeout_ms: u64,
     /// Folder of generated states, payloads and working copies.
     pub cache_dir: PathBuf,
+}
+
+/// What matters when nothing else is said: 1 %.
+pub(crate) const DEFAULT_RELEVANT: f64 = 0.01;
+
+fn default_relevant() -> f64 {
+    DEFAULT_RELEVANT
+}
+
+/// How an adaptive sweep decides about its rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Adaptive {
+    /// Relative difference that intervals are to resolve: 0.01 is 1 %.
+    pub resolve: f64,
+    /// Time that measuring may take, in seconds.
+    pub budget_s: Option<f64>,
 }
 
 /// One gas level.

@@ -3,8 +3,8 @@
 //! Invariant: a resolved path is absolute, so that a plan means the same from any folder.
 
 use super::{
-    Axis, BaseSource, CHUNK_SIZE_FLAG, EngineKind, EngineSpec, Gas, Level, PayloadSource,
-    ResetMethod, Settings, engine::engines, value::GasList,
+    Adaptive, Axis, BaseSource, CHUNK_SIZE_FLAG, DEFAULT_RELEVANT, EngineKind, EngineSpec, Gas,
+    Level, PayloadSource, ResetMethod, Settings, engine::engines, value::GasList,
 };
 use crate::{cache, cli::SweepArgs};
 use std::{
@@ -16,6 +16,13 @@ use std::{
 
 /// Gas that a pass replays at least, unless a count is given.
 const PASS_GAS: u64 = 2_000_000_000;
+
+/// Relative difference that an adaptive sweep resolves unless told otherwise.
+const DEFAULT_RESOLVE: f64 = 0.01;
+
+/// Rounds after which an adaptive sweep without a budget ends, resolved or not: a noisy machine
+/// would otherwise go on for hours that nobody granted.
+const UNBUDGETED_ROUNDS: u64 = 10;
 
 /// Gas levels when none are given.
 const DEFAULT_LEVELS: [Gas; 1] = [Gas(10_000_000)];
@@ -122,7 +129,11 @@ pub fn resolve(args: &SweepArgs) -> Result<Settings, ResolveError> {
         levels: levels(args),
         payloads: payloads(args)?,
         target_block: args.target_block,
-        rounds: args.rounds,
+        rounds: rounds(args),
+        adaptive: adaptive(args),
+        // One round gives no verdict that a duplicate could call into question.
+        duplicates: !args.no_aa && args.rounds != Some(1),
+        relevant: args.relevant.map_or(DEFAULT_RELEVANT, |percent| percent.0),
         order: args.order,
         warmup: args.warmup,
         reset: args.reset,
@@ -260,6 +271,23 @@ fn levels(args: &SweepArgs) -> Vec<Level> {
             count: count(gas),
         })
         .collect()
+}
+
+/// Rounds that are asked for, or the most that an adaptive sweep makes.
+fn rounds(args: &SweepArgs) -> u64 {
+    let most = match args.budget {
+        Some(_) => bench_stats::rounds::MOST_ROUNDS,
+        None => UNBUDGETED_ROUNDS,
+    };
+    args.rounds.unwrap_or(most)
+}
+
+fn adaptive(args: &SweepArgs) -> Option<Adaptive> {
+    let found = || Adaptive {
+        resolve: args.resolve.map_or(DEFAULT_RESOLVE, |percent| percent.0),
+        budget_s: args.budget.map(|span| span.0.as_secs_f64()),
+    };
+    args.rounds.is_none().then(found)
 }
 
 fn existing(what: &'static str, path: &Path) -> Result<PathBuf, ResolveError> {

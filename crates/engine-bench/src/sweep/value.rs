@@ -33,6 +33,11 @@ pub enum ValueError {
     /// Not a duration.
     #[error("`{0}` is not a duration; give a number with ms, s or m, as in 400ms")]
     Duration(String),
+    /// Not a percentage.
+    #[error(
+        "`{0}` is not a percentage above 0; give a number with a percent sign, as in 1% or 0.5%"
+    )]
+    Percent(String),
     /// Not a knob with values.
     #[error(
         "`{0}` is not an axis; give a flag of the engine and its values, as in engine.storage-worker-count=2,4, or env:NAME=V1,V2"
@@ -202,6 +207,24 @@ impl FromStr for Span {
     }
 }
 
+/// A relative difference: `1%` is 0.01.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Percent(pub f64);
+
+impl FromStr for Percent {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let refused = || ValueError::Percent(text.to_owned());
+        let digits = text.strip_suffix('%').ok_or_else(refused)?.trim_end();
+        let plain = digits.chars().all(|c| c.is_ascii_digit() || c == '.');
+        let number: f64 = digits.parse().map_err(|_| refused())?;
+        (plain && number > 0.0)
+            .then(|| Self(number / 100.0))
+            .ok_or_else(refused)
+    }
+}
+
 /// How much of the payload list is replayed and discarded before the measured pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -308,6 +331,10 @@ mod tests {
             refusal::<Span>("5"),
             refusal::<Span>("5h"),
             refusal::<WarmUp>("half"),
+            refusal::<Percent>("1"),
+            refusal::<Percent>("0%"),
+            refusal::<Percent>("-1%"),
+            refusal::<Percent>("inf%"),
             refusal::<Axis>("engine.x"),
             refusal::<Axis>("=1"),
             refusal::<Axis>("env:=1"),

@@ -1,0 +1,290 @@
+//! Cells by rounds: what is left of the noise once rounds are compared with themselves.
+//!
+//! A round is a block in the sense of a randomized complete block design: whatever slows a whole
+//! round (another process, a warmer room) slows all its cells and cancels out of their
+//! differences. What does not cancel is estimated from all cells of a level together, because the
+//! few rounds of a single pair say little about it.
+//!
+//! Invariant: works on logarithms of throughput; a cell missing in a round, because its visit
+//! failed or it was settled, takes nothing from the others.
+
+use crate::throughput::Throughput;
+use statrs::distribution::{ContinuousCDF as _, FisherSnedecor};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Sweeps of the fit over rows and columns; balanced layouts need one.
+const FIT_SWEEPS: usize = 200;
+
+/// Logarithms of the throughputs of the cells of one level, by round.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layout {
+    cells: Vec<BTreeMap<u64, f64>>,
+}
+
+/// Noise of one visit around what its cell and its round explain, as a standard deviation of the
+/// logarithm of throughput: 0.01 is 1 %.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spread {
+    /// The standard deviation.
+    pub deviation: f64,
+    /// Degrees of freedom it was estimated with, at least 1.
+    pub freedom: f64,
+}
+
+impl Layout {
+    /// From the throughput of every visit: per cell, rounds with their throughput. Visits that
+    /// took no time or did no work are left out.
+    pub fn new<C, R>(cells: C) -> Self
+    where
+        C: IntoIterator<Item = R>,
+        R: IntoIterator<Item = (u64, Throughput)>,
+    {
+        let logs = |rounds: R| {
+            let logs = rounds.into_iter().filter_map(|(round, throughput)| {
+                let log = throughput.ggas_per_second()?.ln();
+                log.is_finite().then_some((round, log))
+            });
+            logs.collect()
+        };
+        Self {
+            cells: cells.into_iter().map(logs).collect(),
+        }
+    }
+
+    /// Number of cells.
+    pub fn cells(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Logarithms of one cell, by round.
+    pub fn rounds(&self, cell: usize) -> &BTreeMap<u64, f64> {
+        &self.cells[cell]
+    }
+
+    /// How much higher the logarithm of `a` was than that of `b`, in each round that has both.
+    pub fn differences(&self, a: usize, b: usize) -> Vec<f64> {
+        let (a, b) = (&self.cells[a], &self.cells[b]);
+        a.iter()
+            .filter_map(|(round, log)| Some(log - b.get(round)?))
+            .collect()
+    }
+
+    /// The spread of visits of some cells around their cells' and rounds' means, by least squares.
+    /// `None` when nothing is left to estimate it from.
+    pub fn spread(&self, cells: &[usize]) -> Option<Spread> {
+        let entries: Vec<(usize, u64, f64)> = cells
+            .iter()
+            .flat_map(|cell| {
+                let rounds = self.cells[*cell].iter();
+                rounds.map(|(round, log)| (*cell, *round, *log))
+            })
+            .collect();
+        let freedom = freedom(&entries)?;
+        let mut left: Vec<f64> = entries.iter().map(|(_, _, log)| *log).collect();
+        for _ in 0..FIT_SWEEPS {
+            let moved = center(&entries, &mut left, |entry| entry.0 as u64).max(center(
+                &entries,
+                &mut left,
+                |entry| entry.1,
+            ));
+            if moved < 1e-15 {
+                break;
+            }
+        }
+        let squares: f64 = left.iter().map(|left| left * left).sum();
+        Some(Spread {
+            deviation: (squares / freedom).sqrt(),
+            freedom,
+        })
+    }
+
+    /// Cells that vary more from round to round than the others of the level do, so that a common
+    /// spread would flatter them: by an F test of the cell's differences from the others' mean, which
+    /// calls a cell as steady as the others unsteady with the chance `error`.
+    pub fn unsteady(&self, error: f64) -> Vec<usize> {
+        let all: Vec<usize> = (0..self.cells()).collect();
+        all.iter()
+            .copied()
+            .filter(|cell| {
+                self.excess(*cell, &all)
+                    .is_some_and(|chance| chance < error)
+            })
+            .collect()
+    }
+
+    /// Chance of a cell varying as much as this one when it is as steady as the others.
+    fn excess(&self, cell: usize, all: &[usize]) -> Option<f64> {
+        let others: Vec<usize> = all.iter().copied().filter(|other| *other != cell).collect();
+        if others.len() < 2 {
+            return None;
+        }
+        let common = self.spread(&others)?;
+        let (mut differences, mut per_mean) = (Vec::new(), 0.0);
+        for (round, log) in &self.cells[cell] {
+            let logs = others
+                .iter()
+                .filter_map(|other| self.cells[*other].get(round));
+            let logs: Vec<f64> = logs.copied().collect();
+            if !logs.is_empty() {
+                differences.push(log - logs.iter().sum::<f64>() / logs.len() as f64);
+                per_mean += 1.0 / logs.len() as f64;
+            }
+        }
+        let own = crate::interval::standard_deviation(&differences)?.powi(2);
+        let expected = common.deviation.powi(2) * (1.0 + per_mean / differences.len() as f64);
+        if expected <= 0.0 {
+            return Some(f64::from(u8::from(own <= 0.0)));
+        }
+        let f = FisherSnedecor::new((differences.len() - 1) as f64, common.freedom).ok()?;
+        Some(f.sf(own / expected))
+    }
+}
+
+/// Visits minus cells minus rounds plus the number of parts that share no cell and no round.
+fn freedom(entries: &[(usize, u64, f64)]) -> Option<f64> {
+    let cells: BTreeSet<usize> = entries.iter().map(|entry| entry.0).collect();
+    let rounds: BTreeSet<u64> = entries.iter().map(|entry| entry.1).collect();
+    // Each cell starts as its own part; a shared round joins parts.
+    let mut part: BTreeMap<usize, usize> = cells.iter().map(|cell| (*cell, *cell)).collect();
+    for round in &rounds {
+        let of_round = entries.iter().filter(|entry| entry.1 == *round);
+        let joined: BTreeSet<usize> = of_round.map(|entry| part[&entry.0]).collect();
+        let into = joined.iter().next().copied();
+        for label in part.values_mut().filter(|label| joined.contains(label)) {
+            *label = into.unwrap_or(*label);
+        }
+    }
+    let parts = part.values().collect::<BTreeSet<_>>().len();
+    let freedom = (entries.len() + parts).checked_sub(cells.len() + rounds.len())?;
+    (freedom > 0).then_some(freedom as f64)
+}
+
+/// Takes the mean of each group out; gives the largest mean taken.
+fn center(
+    entries: &[(usize, u64, f64)],
+    left: &mut [f64],
+    group: impl Fn(&(usize, u64, f64)) -> u64,
+) -> f64 {
+    let mut sums: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
+    for (entry, left) in entries.iter().zip(left.iter()) {
+        let (sum, count) = sums.entry(group(entry)).or_default();
+        *sum += left;
+        *count += 1.0;
+    }
+    for (entry, left) in entries.iter().zip(left.iter_mut()) {
+        let (sum, count) = sums[&group(entry)];
+        *left -= sum / count;
+    }
+    sums.values()
+        .map(|(sum, count)| (sum / count).abs())
+        .fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A layout of logarithms; `None` is a missing visit.
+    fn layout(rows: &[&[Option<f64>]]) -> Layout {
+        let row = |row: &&[Option<f64>]| {
+            let logs = row.iter().enumerate();
+            logs.filter_map(|(round, log)| Some((round as u64, (*log)?)))
+                .collect()
+        };
+        Layout {
+            cells: rows.iter().map(row).collect(),
+        }
+    }
+
+    fn full(rows: &[Vec<f64>]) -> Layout {
+        let rows: Vec<Vec<Option<f64>>> = rows
+            .iter()
+            .map(|row| row.iter().copied().map(Some).collect())
+            .collect();
+        layout(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn two_cells_spread_as_their_differences_do() {
+        // For two cells the residual variance is half the variance of the paired differences.
+        let layout = full(&[vec![0.1, 0.5, -0.2, 0.0], vec![0.2, 0.3, 0.1, 0.3]]);
+        let paired = crate::interval::standard_deviation(&layout.differences(0, 1)).unwrap();
+        let spread = layout.spread(&[0, 1]).unwrap();
+        assert!((spread.deviation - paired / 2f64.sqrt()).abs() < 1e-12);
+        assert_eq!(spread.freedom, 3.0);
+    }
+
+    #[test]
+    fn missing_visits_cost_their_degree_of_freedom() {
+        let some = Some;
+        for (rows, expected) in [
+            (vec![vec![some(1.0), some(2.0)]], None),
+            (
+                vec![vec![some(1.0), some(2.0)], vec![some(1.0), None]],
+                None,
+            ),
+            (
+                vec![vec![some(1.0), some(2.0)], vec![some(1.0), some(4.0)]],
+                Some(1.0),
+            ),
+            // Two parts that share nothing: one degree of freedom each.
+            (
+                vec![
+                    vec![some(1.0), some(2.0), None, None],
+                    vec![some(1.0), some(3.0), None, None],
+                    vec![None, None, some(1.0), some(5.0)],
+                    vec![None, None, some(1.0), some(2.0)],
+                ],
+                Some(2.0),
+            ),
+            // A round with one cell tells nothing about noise.
+            (
+                vec![
+                    vec![some(1.0), some(2.0), some(9.0)],
+                    vec![some(1.0), some(2.5), None],
+                ],
+                Some(1.0),
+            ),
+        ] {
+            let rows: Vec<&[Option<f64>]> = rows.iter().map(Vec::as_slice).collect();
+            let all: Vec<usize> = (0..rows.len()).collect();
+            let found = layout(&rows).spread(&all).map(|spread| spread.freedom);
+            assert_eq!(found, expected, "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn a_noisy_cell_is_called_unsteady() {
+        let quiet = |shift: f64| -> Vec<f64> {
+            let steps = [0.01, -0.01, 0.005, 0.0, -0.005, 0.01];
+            steps
+                .iter()
+                .enumerate()
+                .map(|(i, s)| s * (shift + i as f64).sin())
+                .collect()
+        };
+        let noisy = vec![0.2, -0.2, 0.1, 0.3, -0.3, 0.0];
+        let layout = full(&[quiet(0.0), quiet(1.0), noisy, quiet(2.0)]);
+        assert_eq!(layout.unsteady(0.01), [2]);
+    }
+
+    proptest! {
+        #[test]
+        fn neither_rounds_nor_cells_change_the_spread(
+            logs in prop::collection::vec(prop::collection::vec(-1.0f64..1.0, 4), 3),
+            rounds in prop::collection::vec(-5.0f64..5.0, 4),
+            cells in prop::collection::vec(-5.0f64..5.0, 3),
+        ) {
+            let shifted: Vec<Vec<f64>> = logs
+                .iter()
+                .zip(&cells)
+                .map(|(row, cell)| row.iter().zip(&rounds).map(|(x, r)| x + r + cell).collect())
+                .collect();
+            let before = full(&logs).spread(&[0, 1, 2]).unwrap();
+            let after = full(&shifted).spread(&[0, 1, 2]).unwrap();
+            prop_assert!((before.deviation - after.deviation).abs() < 1e-9);
+            prop_assert_eq!(before.freedom, after.freedom);
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! All pairs of cells of a level at once: intervals that hold together, verdicts, the best set.
+//!
+//! Invariant: the chance that a sweep of equal cells names any difference in a level is at most
+//! [`Rules::error`], whatever the number of cells.
+
+use crate::{
+    interval::{Estimate, mean, standard_deviation, t_quantile},
+    layout::{Layout, Spread},
+    range::StudentizedRange,
+    verdict::{Relevance, Verdict, relevance, verdict},
+};
+
+/// Part of the accepted error that is set aside for taking an unsteady cell for a steady one.
+const STEADINESS_SHARE: f64 = 0.2;
+
+/// What comparisons are judged by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rules {
+    /// Accepted chance that any comparison of the level misleads.
+    pub error: f64,
+    /// Relative difference between identical cells; no difference within it is called one.
+    /// `None` when unknown, and then there is no verdict.
+    pub noise: Option<f64>,
+    /// Smallest relative difference that matters.
+    pub relevant: f64,
+}
+
+/// Two cells of a level.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pair {
+    /// Index of the first cell.
+    pub a: usize,
+    /// Index of the second cell, larger than that of the first.
+    pub b: usize,
+    /// Throughput of `a` over that of `b`: geometric mean over the rounds that both have. The
+    /// intervals of a level hold together with probability `1 - error`.
+    pub ratio: Estimate,
+    /// Whether `a` is faster; `None` with one round.
+    pub verdict: Option<Verdict>,
+    /// Whether the difference matters; `None` with one round.
+    pub relevance: Option<Relevance>,
+}
+
+/// The cells of a level against each other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comparisons {
+    /// Every pair with a common round, in order.
+    pub pairs: Vec<Pair>,
+    /// Noise of one visit; `None` with one round.
+    pub spread: Option<Spread>,
+    /// Cells that were judged by their own noise, because it is larger than the common one.
+    pub unsteady: Vec<usize>,
+}
+
+/// How wide the intervals of a level are.
+#[derive(Debug, Clone)]
+pub struct Widths {
+    spread: Option<Spread>,
+    unsteady: Vec<usize>,
+    /// Standard errors of a difference that its interval reaches to either side.
+    common: f64,
+    /// Two-sided error of a single pair that is judged by its own noise.
+    single_error: f64,
+}
+
+impl Widths {
+    /// For the first `compared` cells of a layout. Further ones, duplicates of others, only help to
+    /// know the noise.
+    pub fn new(layout: &Layout, compared: usize, error: f64) -> Self {
+        // With two cells there is nothing to judge a cell's steadiness by.
+        let share = if layout.cells() > 2 {
+            STEADINESS_SHARE
+        } else {
+            0.0
+        };
+        let unsteady = layout.unsteady(error * share);
+        let steady: Vec<usize> = (0..layout.cells())
+            .filter(|cell| !unsteady.contains(cell))
+            .collect();
+        let spread = layout.spread(&steady);
+        let pairs = compared * compared.saturating_sub(1) / 2;
+        let common = spread.map_or(f64::NAN, |spread| {
+            Reach::new(compared).at(error * (1.0 - share), spread.freedom)
+        });
+        Self {
+            spread,
+            unsteady,
+            common,
+            single_error: error / pairs.max(1) as f64,
+        }
+    }
+
+    /// Half the interval of a mean of differences, on the logarithmic scale.
+    pub fn half(&self, a: usize, b: usize, differences: &[f64]) -> Option<f64> {
+        let n = differences.len() as f64;
+        let own = self.unsteady.contains(&a) || self.unsteady.contains(&b);
+        match self.spread {
+            Some(spread) if !own => Some(self.common * spread.deviation * (2.0 / n).sqrt()),
+            _ => {
+                let deviation = standard_deviation(differences)?;
+                Some(t_quantile(1.0 - self.single_error / 2.0, n - 1.0)? * deviation / n.sqrt())
+            }
+        }
+    }
+}
+
+/// How many standard errors of a difference the intervals of all pairs of some cells reach, so that
+/// they hold together (Tukey; Student's t for a single pair).
+#[derive(Debug, Clone)]
+pub struct Reach(Option<StudentizedRange>);
+
+impl Reach {
+    /// For all pairs of `cells` cells.
+    pub fn new(cells: usize) -> Self {
+        Self((cells > 2).then(|| StudentizedRange::new(cells)))
+    }
+
+    /// With the chance `error` that any interval misses, and a noise known to so many degrees of
+    /// freedom.
+    pub fn at(&self, error: f64, freedom: f64) -> f64 {
+        match &self.0 {
+            Some(range) => range.quantile(1.0 - error, freedom) / 2f64.sqrt(),
+            None => t_quantile(1.0 - error / 2.0, freedom).unwrap_or(f64::NAN),
+        }
+    }
+}
+
+/// Compares the first `compared` cells of a layout with each other.
+pub fn compare_all(layout: &Layout, compared: usize, rules: &Rules) -> Comparisons {
+    let widths = Widths::new(layout, compared, rules.error);
+    let mut pairs = Vec::new();
+    for a in 0..compared {
+        for b in a + 1..compared {
+            let differences = layout.differences(a, b);
+            if differences.is_empty() {
+                continue;
+            }
+            let value = mean(&differences);
+            let half = widths.half(a, b, &differences);
+            let ratio = Estimate {
+                value: value.exp(),
+                interval: half.map(|half| ((value - half).exp(), (value + half).exp())),
+            };
+            pairs.push(Pair {
+                a,
+                b,
+                ratio,
+                verdict: verdict(ratio, rules.noise),
+                relevance: relevance(ratio, rules.relevant),
+            });
+        }
+    }
+    Comparisons {
+        pairs,
+        spread: widths.spread,
+        unsteady: widths.unsteady,
+    }
+}
+
+impl Comparisons {
+    /// Whether some other cell is faster, by a difference that is not shown to be irrelevant.
+    pub fn is_beaten(&self, cell: usize) -> bool {
+        self.pairs.iter().any(|pair| {
+            let loses = match pair.verdict {
+                Some(Verdict::Slower) => pair.a == cell,
+                Some(Verdict::Faster) => pair.b == cell,
+                _ => false,
+            };
+            loses && pair.relevance != Some(Relevance::Irrelevant)
+        })
+    }
+
+    /// The cells that none beats. With one round nothing is beaten, so the caller names the highest.
+    pub fn best(&self, compared: usize) -> Vec<usize> {
+        (0..compared)
+            .filter(|cell| !self.is_beaten(*cell))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Throughput, interval::ratio_of_rounds};
+    use proptest::prelude::*;
+
+    const RULES: Rules = Rules {
+        error: 0.05,
+        noise: Some(0.0),
+        relevant: 0.01,
+    };
+
+    fn rounds(ggas: &[f64]) -> Vec<Throughput> {
+        ggas.iter()
+            .map(|ggas| Throughput::new((ggas * 1e12) as u64, 1_000_000_000_000))
+            .collect()
+    }
+
+    fn layout(cells: &[Vec<f64>]) -> Layout {
+        Layout::new(cells.iter().map(|cell| (1..).zip(rounds(cell))))
+    }
+
+    #[test]
+    fn one_pair_is_the_paired_t_interval() {
+        let (a, b) = (vec![1.0, 1.3, 0.9, 1.1], vec![0.8, 1.2, 0.9, 1.0]);
+        let found = compare_all(&layout(&[a.clone(), b.clone()]), 2, &RULES);
+        let expected = ratio_of_rounds(&rounds(&a), &rounds(&b)).unwrap();
+        let (found, expected) = (found.pairs[0].ratio, expected);
+        assert!((found.value - expected.value).abs() < 1e-9);
+        let (found, expected) = (found.interval.unwrap(), expected.interval.unwrap());
+        assert!((found.0 - expected.0).abs() < 1e-9 && (found.1 - expected.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn best_is_a_set() {
+        // Two cells a hair apart, one far behind, with noise of about 0.5 %.
+        let cells = [
+            vec![1.000, 1.006, 0.998, 1.004, 1.001, 0.999],
+            vec![1.004, 1.001, 1.003, 0.997, 1.005, 1.002],
+            vec![0.900, 0.905, 0.898, 0.903, 0.896, 0.901],
+        ];
+        let compared = compare_all(&layout(&cells), 3, &RULES);
+        assert_eq!(compared.best(3), [0, 1]);
+        assert_eq!(compared.pairs[1].verdict, Some(Verdict::Faster));
+        assert_eq!(compared.pairs[1].relevance, Some(Relevance::Relevant));
+    }
+
+    #[test]
+    fn a_proved_hair_does_not_expel() {
+        let tick = [0.0, 1e-5, -1e-5, 2e-5, -2e-5, 0.0];
+        let near = |base: f64| tick.iter().map(|t| base + t).collect::<Vec<_>>();
+        let compared = compare_all(&layout(&[near(1.0), near(1.002)]), 2, &RULES);
+        assert_eq!(compared.pairs[0].verdict, Some(Verdict::Slower));
+        assert_eq!(compared.pairs[0].relevance, Some(Relevance::Irrelevant));
+        assert_eq!(compared.best(2), [0, 1]);
+    }
+
+    #[test]
+    fn one_round_says_nothing() {
+        let compared = compare_all(&layout(&[vec![1.0], vec![2.0], vec![3.0]]), 3, &RULES);
+        assert_eq!(compared.spread, None);
+        for pair in &compared.pairs {
+            assert_eq!((pair.ratio.interval, pair.verdict), (None, None));
+        }
+        assert_eq!(compared.best(3), [0, 1, 2]);
+    }
+
+    #[test]
+    fn the_noise_floor_swallows_what_is_within_it() {
+        let tick = [0.0, 1e-3, -1e-3, 5e-4];
+        let near = |base: f64| tick.iter().map(|t| base + t).collect::<Vec<_>>();
+        let cells = layout(&[near(1.0), near(1.03)]);
+        for (noise, expected) in [
+            (None, None),
+            (Some(0.0), Some(Verdict::Slower)),
+            (Some(0.05), Some(Verdict::NoDifference)),
+        ] {
+            let rules = Rules { noise, ..RULES };
+            assert_eq!(compare_all(&cells, 2, &rules).pairs[0].verdict, expected);
+        }
+    }
+
+    prop_compose! {
+        fn sweep()(cells in 2usize..5, rounds in 2usize..6)(
+            cells in prop::collection::vec(prop::collection::vec(0.5f64..2.0, rounds), cells),
+        ) -> Vec<Vec<f64>> {
+            cells
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn scale_does_not_matter(cells in sweep(), factor in 0.1f64..10.0) {
+            let scaled: Vec<Vec<f64>> =
+                cells.iter().map(|cell| cell.iter().map(|x| x * factor).collect()).collect();
+            let (one, two) = (
+                compare_all(&layout(&cells), cells.len(), &RULES),
+                compare_all(&layout(&scaled), cells.len(), &RULES),
+            );
+            for (one, two) in one.pairs.iter().zip(&two.pairs) {
+                prop_assert!((one.ratio.value / two.ratio.value - 1.0).abs() < 1e-6);
+                let (one, two) = (one.ratio.interval.unwrap(), two.ratio.interval.unwrap());
+                prop_assert!((one.0 / two.0 - 1.0).abs() < 1e-5, "{one:?} {two:?}");
+            }
+        }
+
+        #[test]
+        fn naming_does_not_matter(cells in sweep()) {
+            let n = cells.len();
+            let reversed: Vec<Vec<f64>> = cells.iter().rev().cloned().collect();
+            let (one, two) = (
+                compare_all(&layout(&cells), n, &RULES),
+                compare_all(&layout(&reversed), n, &RULES),
+            );
+            for pair in &one.pairs {
+                let mirrored = two.pairs.iter().find(|other| other.a == n - 1 - pair.b && other.b == n - 1 - pair.a);
+                let mirrored = mirrored.unwrap().ratio;
+                prop_assert!((pair.ratio.value * mirrored.value - 1.0).abs() < 1e-9);
+                let (low, high) = pair.ratio.interval.unwrap();
+                let (other_low, other_high) = mirrored.interval.unwrap();
+                prop_assert!((low * other_high - 1.0).abs() < 1e-6 && (high * other_low - 1.0).abs() < 1e-6);
+            }
+        }
+
+        #[test]
+        fn drift_of_whole_rounds_does_not_matter(
+            cells in sweep(), drift in prop::collection::vec(0.2f64..5.0, 5)
+        ) {
+            let drifted: Vec<Vec<f64>> = cells
+                .iter()
+                .map(|cell| cell.iter().zip(&drift).map(|(x, d)| x * d).collect())
+                .collect();
+            let (one, two) = (
+                compare_all(&layout(&cells), cells.len(), &RULES),
+                compare_all(&layout(&drifted), cells.len(), &RULES),
+            );
+            for (one, two) in one.pairs.iter().zip(&two.pairs) {
+                prop_assert!((one.ratio.value / two.ratio.value - 1.0).abs() < 1e-6);
+            }
+        }
+
+        #[test]
+        fn more_cells_make_wider_intervals(freedom in 2.0f64..60.0, cells in 2usize..8) {
+            let reach = Reach::new(cells);
+            prop_assert!(reach.at(0.05, freedom) < Reach::new(cells + 1).at(0.05, freedom));
+            prop_assert!(reach.at(0.05, freedom) < reach.at(0.01, freedom));
+        }
+    }
+}

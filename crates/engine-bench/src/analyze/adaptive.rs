@@ -1,0 +1,220 @@
+//! What the next round of an adaptive sweep visits.
+//!
+//! Invariant: depends on the results folder alone, so that a decision can be checked afterwards. It
+//! is written to the journal before it is acted on, and never made twice.
+
+use super::{
+    compare::{compare, layout_of},
+    outcome::{AnalyzeError, Outcome, read_outcome},
+    summary::summarize,
+};
+use crate::{
+    journal::{Decision, LevelDecision},
+    sweep::{Adaptive, Gas},
+};
+use bench_stats::{
+    Rules,
+    rounds::{self, LOOK_ERROR, Need, Outlook, PILOT_ROUNDS, allocate},
+};
+use std::{collections::HashSet, path::Path};
+
+/// Why no decision could be made.
+pub type AdaptiveError = AnalyzeError;
+
+/// Decides after `round` which cells the next round visits. None ends the sweep.
+///
+/// # Errors
+/// When the results folder cannot be read.
+pub fn decide(dir: &Path, round: u64) -> Result<Decision, AdaptiveError> {
+    let outcome = read_outcome(dir)?;
+    let Some(adaptive) = outcome.plan.settings.adaptive else {
+        return Ok(Decision::end(round));
+    };
+    let deciding = Deciding {
+        outcome: &outcome,
+        round,
+        adaptive,
+    };
+    Ok(deciding.decision())
+}
+
+/// One gas level after a round.
+struct Standing {
+    gas: Gas,
+    /// Ids of the cells that are compared, in the order of the plan.
+    ids: Vec<String>,
+    level: rounds::Level,
+    outlook: Outlook,
+}
+
+struct Deciding<'a> {
+    outcome: &'a Outcome,
+    round: u64,
+    adaptive: Adaptive,
+}
+
+impl Deciding<'_> {
+    fn decision(&self) -> Decision {
+        let last = self.visited_last();
+        let standings = self.standings(&last);
+        let given = self.given(&standings);
+        let mut next = HashSet::new();
+        for (standing, rounds) in standings.iter().zip(&given) {
+            if *rounds > 0 {
+                next.extend(
+                    standing
+                        .outlook
+                        .active
+                        .iter()
+                        .map(|index| &standing.ids[*index]),
+                );
+            }
+        }
+        let plan = &self.outcome.plan;
+        let chosen = plan.cells.iter().chain(&plan.duplicates).filter(|cell| {
+            let original = cell.duplicate_of.as_ref().unwrap_or(&cell.id);
+            next.contains(original)
+        });
+        let left_s = self.left_s();
+        Decision {
+            after_round: self.round,
+            next: chosen.map(|cell| cell.id.clone()).collect(),
+            left_s,
+            levels: standings
+                .iter()
+                .zip(&given)
+                .map(|(standing, given)| self.level(standing, *given))
+                .collect(),
+        }
+    }
+
+    /// Cells that the round just made was to visit.
+    fn visited_last(&self) -> HashSet<String> {
+        let decided = self.outcome.decisions.iter();
+        let before = decided.filter(|decision| decision.after_round + 1 == self.round);
+        match before.last() {
+            Some(decision) => decision.next.iter().cloned().collect(),
+            None => {
+                let cells = self.outcome.plan.cells.iter();
+                cells.map(|cell| cell.id.clone()).collect()
+            }
+        }
+    }
+
+    fn standings(&self, last: &HashSet<String>) -> Vec<Standing> {
+        let outcome = self.outcome;
+        let noise = compare(outcome, &summarize(outcome)).noise_floor.relative;
+        let rules = Rules {
+            error: LOOK_ERROR,
+            noise,
+            relevant: outcome.plan.settings.relevant,
+        };
+        let levels = outcome.plan.settings.levels.iter();
+        levels
+            .map(|level| {
+                let cells = outcome
+                    .plan
+                    .cells
+                    .iter()
+                    .filter(|cell| cell.gas == level.gas);
+                let ids: Vec<String> = cells.map(|cell| cell.id.clone()).collect();
+                let visited = |index: &usize| {
+                    // A cell that never gave a number is not worth another round.
+                    last.contains(&ids[*index]) && outcome.passes.contains_key(&ids[*index])
+                };
+                let active: Vec<usize> = (0..ids.len()).filter(visited).collect();
+                let state = rounds::Level {
+                    layout: layout_of(outcome, level.gas),
+                    compared: ids.len(),
+                    round_s: self.round_s(level.gas, &active, &ids),
+                    active,
+                };
+                let outlook = match active_pilot(self.round, &state) {
+                    Some(outlook) => outlook,
+                    None => state.outlook(self.round, self.adaptive.resolve, &rules),
+                };
+                Standing {
+                    gas: level.gas,
+                    ids,
+                    level: state,
+                    outlook,
+                }
+            })
+            .collect()
+    }
+
+    /// What one more round of a level costs: what its visits cost until now.
+    fn round_s(&self, gas: Gas, active: &[usize], ids: &[String]) -> f64 {
+        let plan = &self.outcome.plan;
+        let of_level = |id: &str| plan.cell(id).is_some_and(|cell| cell.gas == gas);
+        let costs = self.outcome.visit_s.iter();
+        let costs: Vec<f64> = costs
+            .filter(|(id, _)| of_level(id))
+            .map(|(_, seconds)| *seconds)
+            .collect();
+        let mean = costs.iter().sum::<f64>() / costs.len().max(1) as f64;
+        let duplicates = plan.duplicates.iter().filter(|duplicate| {
+            let original = duplicate.duplicate_of.as_ref();
+            active.iter().any(|index| original == Some(&ids[*index]))
+        });
+        mean * (active.len() + duplicates.count()) as f64
+    }
+
+    fn given(&self, standings: &[Standing]) -> Vec<u64> {
+        let most = self.outcome.plan.settings.rounds;
+        let needs: Vec<Need> = standings
+            .iter()
+            .map(|standing| Need {
+                made: self.round,
+                wanted: match standing.outlook.active.len() {
+                    0 => self.round,
+                    _ => standing.outlook.wanted.min(most).max(self.round),
+                },
+                round_s: standing.level.round_s,
+                half: standing.outlook.half.unwrap_or(1.0),
+            })
+            .collect();
+        allocate(&needs, self.left_s())
+    }
+
+    fn left_s(&self) -> Option<f64> {
+        let spent = self.outcome.time_s.wall;
+        self.adaptive
+            .budget_s
+            .map(|budget| (budget - spent).max(0.0))
+    }
+
+    fn level(&self, standing: &Standing, given: u64) -> LevelDecision {
+        let outlook = &standing.outlook;
+        let names = |indices: &[usize]| -> Vec<String> {
+            indices
+                .iter()
+                .map(|index| standing.ids[*index].clone())
+                .collect()
+        };
+        let left: Vec<usize> = standing
+            .level
+            .active
+            .iter()
+            .copied()
+            .filter(|index| !outlook.active.contains(index))
+            .collect();
+        LevelDecision {
+            gas: standing.gas,
+            resolved: outlook.half,
+            wanted_rounds: outlook.wanted,
+            given_rounds: given,
+            round_s: standing.level.round_s,
+            settled: names(&left),
+        }
+    }
+}
+
+/// During the pilot nothing is decided: everyone stays until its last round.
+fn active_pilot(round: u64, level: &rounds::Level) -> Option<Outlook> {
+    (round < PILOT_ROUNDS).then(|| Outlook {
+        active: level.active.clone(),
+        wanted: PILOT_ROUNDS,
+        half: None,
+    })
+}

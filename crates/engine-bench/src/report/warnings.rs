@@ -1,0 +1,109 @@
+//! What a reader should doubt before believing the table.
+//!
+//! Invariant: every warning names its cell or level and says what to do or to think.
+
+use super::model::{CellReport, DuplicateReport, LevelReport, Report};
+use crate::analyze::Comparisons;
+
+/// Every warning of a report, a sentence each.
+pub(super) fn of(report: &Report, comparisons: &Comparisons) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if !report.complete {
+        warnings.push("incomplete: not every visit was made".to_owned());
+    }
+    for level in &report.levels {
+        of_level(level, &mut warnings);
+    }
+    warnings.extend(report.cells.iter().filter_map(unsettled));
+    warnings.extend(report.noise_floor.duplicates.iter().filter_map(differing));
+    for pair in comparisons.pairs.iter().filter(|pair| pair.is_doubted()) {
+        warnings.push(format!(
+            "{} and {}: resampling rounds and blocks does not confirm the difference; repeat with \
+             more rounds",
+            pair.a, pair.b
+        ));
+    }
+    warnings.extend(unresolved(report));
+    warnings
+}
+
+fn of_level(level: &LevelReport, warnings: &mut Vec<String>) {
+    let gas = level.gas;
+    if level.inert {
+        warnings.push(format!("{gas}: the knob was inert, differences are noise"));
+    }
+    if level.grid_edge {
+        warnings.push(format!(
+            "{gas}: the best is at the edge of the values tried; extend the list"
+        ));
+    }
+    if !level.unsteady.is_empty() {
+        warnings.push(format!(
+            "{gas}: {} varied more than the other cells and is judged by its own noise",
+            level.unsteady.join(", ")
+        ));
+    }
+}
+
+/// A pass that got faster or slower while it was measured.
+fn unsettled(cell: &CellReport) -> Option<String> {
+    let found = cell.settling.filter(|found| !found.settled)?;
+    let (percent, change) = (100.0 * found.relative.abs(), found.change_at);
+    let word = if found.relative < 0.0 { "less" } else { "more" };
+    Some(format!(
+        "{}: never settled, payloads took {percent:.1} % {word} time for their gas after the first \
+         {change}: the pass was still warming up, or its payloads differ",
+        cell.id
+    ))
+}
+
+/// A duplicate that differs from its original although nothing differs.
+fn differing(duplicate: &DuplicateReport) -> Option<String> {
+    let (low, high) = (duplicate.ratio.low?, duplicate.ratio.high?);
+    (low > 1.0 || high < 1.0).then(|| {
+        format!(
+            "{} and {} are the same cell and came out {:.1} % apart: something else than the \
+             settings moves the numbers",
+            duplicate.of,
+            duplicate.id,
+            100.0 * (duplicate.ratio.value - 1.0).abs()
+        )
+    })
+}
+
+/// Levels whose intervals stayed wider than was asked for.
+fn unresolved(report: &Report) -> Vec<String> {
+    let Some(adaptive) = &report.adaptive else {
+        return Vec::new();
+    };
+    let reached = |level: &LevelReport| {
+        let decisions = adaptive.decisions.iter().rev();
+        let levels = decisions.flat_map(|decision| &decision.levels);
+        let mut of_level = levels.filter(|found| found.gas == level.gas);
+        of_level.next().cloned()
+    };
+    let mut warnings = Vec::new();
+    for level in &report.levels {
+        match reached(level) {
+            Some(found) if level.best.len() > 1 && found.given_rounds == 0 => {
+                let half = found.resolved.filter(|half| *half > adaptive.resolve);
+                warnings.extend(half.map(|half| {
+                    format!(
+                        "{}: resolved to {:.2} %, not to the {:.2} % asked for; give a longer --budget",
+                        level.gas,
+                        100.0 * half,
+                        100.0 * adaptive.resolve
+                    )
+                }));
+            }
+            None if adaptive.rounds < bench_stats::rounds::PILOT_ROUNDS => warnings.push(format!(
+                "{}: the sweep ended in its pilot, after {} of {} rounds",
+                level.gas,
+                adaptive.rounds,
+                bench_stats::rounds::PILOT_ROUNDS
+            )),
+            _ => {}
+        }
+    }
+    warnings
+}

@@ -1,0 +1,171 @@
+//! Which visits come next: all that are planned, or round by round what an adaptive sweep decides.
+//!
+//! Invariant: computes no statistics. A decision is asked for, written to the journal, and only then
+//! acted on; one that the journal already holds is not asked for again.
+
+use super::{DriveError, Options};
+use crate::{
+    journal::{Decision, Event, Journal, JournalError, LevelDecision},
+    plan::{Plan, Visit},
+    sweep::Adaptive,
+};
+use std::time::{Duration, Instant};
+
+/// Visits that are made one after another.
+pub(super) struct Batch<'a> {
+    /// What a person is told.
+    pub(super) name: String,
+    /// Those that are not done, in the order of the plan.
+    pub(super) visits: Vec<&'a Visit>,
+}
+
+/// The visits of a sweep, batch after batch.
+pub(super) struct Rounds<'a> {
+    plan: &'a Plan,
+    options: &'a Options<'a>,
+    decided: Vec<Decision>,
+    /// The round that the next batch is.
+    round: u64,
+    began: Instant,
+    longest_visit: Duration,
+}
+
+impl<'a> Rounds<'a> {
+    pub(super) fn new(plan: &'a Plan, options: &'a Options<'a>) -> Self {
+        Self {
+            plan,
+            options,
+            decided: options.decided.clone(),
+            round: 1,
+            began: Instant::now(),
+            longest_visit: Duration::ZERO,
+        }
+    }
+
+    /// The next visits; `None` when the sweep is over.
+    pub(super) fn next(&mut self, journal: &mut Journal) -> Result<Option<Batch<'a>>, DriveError> {
+        let Some(adaptive) = self.plan.settings.adaptive else {
+            let all = (self.round == 1).then(|| Batch {
+                name: "measuring".to_owned(),
+                visits: self.open(|_| true),
+            });
+            self.round += 1;
+            return Ok(all);
+        };
+        loop {
+            let round = self.round;
+            self.round += 1;
+            let ended = self.decided.iter().any(|decision| decision.next.is_empty());
+            if ended || round > self.plan.settings.rounds {
+                return Ok(None);
+            }
+            let next = match round {
+                1 => None,
+                _ => Some(self.decision(round - 1, &adaptive, journal)?),
+            };
+            if next.as_ref().is_some_and(Vec::is_empty) {
+                return Ok(None);
+            }
+            let chosen = |visit: &Visit| {
+                let among = |next: &Vec<String>| next.contains(&visit.cell);
+                visit.round == round && next.as_ref().is_none_or(among)
+            };
+            let visits = self.open(chosen);
+            // A round that an earlier run finished only had to be counted.
+            if !visits.is_empty() {
+                return Ok(Some(Batch {
+                    name: format!("round {round}"),
+                    visits,
+                }));
+            }
+        }
+    }
+
+    /// Visits not done yet, in the order of the plan.
+    fn open(&self, chosen: impl Fn(&Visit) -> bool) -> Vec<&'a Visit> {
+        let visits = self.plan.visits.iter();
+        visits
+            .filter(|visit| chosen(visit) && !self.options.done.contains(&visit.id()))
+            .collect()
+    }
+
+    /// Cells of the round after `round`: as decided before, or decided now.
+    fn decision(
+        &mut self,
+        round: u64,
+        adaptive: &Adaptive,
+        journal: &mut Journal,
+    ) -> Result<Vec<String>, DriveError> {
+        let known = self.decided.iter().find(|known| known.after_round == round);
+        if let Some(known) = known {
+            return Ok(known.next.clone());
+        }
+        let decision = (self.options.decide)(round)?;
+        journal.write(Event::Decided(decision.clone()))?;
+        for level in &decision.levels {
+            self.options
+                .progress
+                .line(&describe(round, level, adaptive));
+        }
+        let next = decision.next.clone();
+        self.decided.push(decision);
+        Ok(next)
+    }
+
+    /// Whether the budget has time for a visit as long as the longest one. The first visit is always
+    /// made: how long it takes is not known before.
+    pub(super) fn affords_another_visit(&self) -> bool {
+        let adaptive = self.plan.settings.adaptive;
+        let budget = adaptive.and_then(|adaptive| adaptive.budget_s);
+        let spent = self.options.spent_s + self.began.elapsed().as_secs_f64();
+        let first = self.longest_visit.is_zero();
+        first || budget.is_none_or(|budget| spent + self.longest_visit.as_secs_f64() <= budget)
+    }
+
+    /// Remembers how long a visit took.
+    pub(super) fn took(&mut self, time: Duration) {
+        self.longest_visit = self.longest_visit.max(time);
+    }
+
+    /// Ends the sweep in the middle of a round, for good.
+    pub(super) fn end_early(
+        &mut self,
+        round: u64,
+        journal: &mut Journal,
+    ) -> Result<(), JournalError> {
+        let end = Decision {
+            left_s: Some(0.0),
+            ..Decision::end(round)
+        };
+        journal.write(Event::Decided(end.clone()))?;
+        let text = format!("the budget is spent in round {round}");
+        self.options.progress.line(&text);
+        self.decided.push(end);
+        Ok(())
+    }
+}
+
+/// A decision about a level, as a line.
+fn describe(round: u64, level: &LevelDecision, adaptive: &Adaptive) -> String {
+    let percent = |value: f64| format!("{:.2} %", 100.0 * value);
+    let mut text = format!("after round {round}, {}: ", level.gas);
+    text.push_str(&match level.resolved {
+        Some(half) => format!("differences resolved to {}", percent(half)),
+        None => "noise not known yet".to_owned(),
+    });
+    let more = level.wanted_rounds.saturating_sub(round);
+    if more > 0 && level.resolved.is_some() {
+        text.push_str(&format!(
+            "; {} takes {more} more rounds, {:.1} min",
+            percent(adaptive.resolve),
+            more as f64 * level.round_s / 60.0
+        ));
+        if level.given_rounds < more {
+            text.push_str(&format!(", {} will be made", level.given_rounds));
+        }
+    }
+    if !level.settled.is_empty() {
+        text.push_str(&format!("; clearly beaten: {}", level.settled.join(", ")));
+    }
+    text
+}
