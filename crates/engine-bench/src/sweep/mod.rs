@@ -12,7 +12,8 @@ pub(crate) use engine::{embedded_engine, version_line};
 pub use resolve::{ResolveError, resolve};
 pub(crate) use resolve::{default_count, profile_name};
 pub use value::{
-    Axis, ChunkList, Gas, GasList, Percent, SWITCH_OFF, SWITCH_ON, Span, VARIABLE_PREFIX, ValueError, WarmUp,
+    Axis, ChunkList, Gas, GasList, Percent, SWITCH_OFF, SWITCH_ON, Span, VARIABLE_PREFIX,
+    ValueError, WarmUp,
 };
 
 use serde::{Deserialize, Serialize};
