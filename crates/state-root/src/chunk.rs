@@ -1,6 +1,6 @@
 //! When a batch of targets is split into jobs, and where it is cut.
 
-use alloy_primitives::B256;
+use alloy_primitives::{B256, map::B256Map};
 use std::{fmt, num::NonZeroUsize, str::FromStr};
 
 /// The rule that decides whether a batch longer than the chunk size is split.
@@ -109,16 +109,16 @@ pub(crate) struct Target {
 pub(crate) struct StorageTargets {
     /// Hashed address.
     pub(crate) address: B256,
-    /// Sorted by key.
+    /// Sorted by key, except between listing and splitting.
     pub(crate) slots: Vec<Target>,
 }
 
 /// Targets found in one pass over the queued messages; also a part of it, a job's worth.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Batch {
-    /// Sorted by key.
+    /// Sorted by key, except between listing and splitting.
     pub(crate) accounts: Vec<Target>,
-    /// Sorted by address.
+    /// Sorted by address, except between listing and splitting.
     pub(crate) storages: Vec<StorageTargets>,
 }
 
@@ -136,13 +136,52 @@ impl Batch {
             .sum()
     }
 
+    /// The same targets in the order in which the policy lists them, which decides what comes
+    /// together into one chunk: that of a hash map with reth 1.11, else sorted.
+    pub(crate) fn listed_by(self, policy: ChunkPolicy) -> Self {
+        if policy != ChunkPolicy::Reth1_11 {
+            return self;
+        }
+        let in_map = |targets: Vec<Target>| {
+            let map: B256Map<_> = targets.into_iter().map(|t| (t.key, t.start)).collect();
+            map.into_iter()
+                .map(|(key, start)| Target { key, start })
+                .collect()
+        };
+        let storages = self.storages.into_iter();
+        let storages: B256Map<_> = storages
+            .map(|storage| (storage.address, storage.slots))
+            .collect();
+        let storages = storages.into_iter().map(|(address, slots)| StorageTargets {
+            address,
+            slots: in_map(slots),
+        });
+        Self {
+            accounts: in_map(self.accounts),
+            storages: storages.collect(),
+        }
+    }
+
+    /// Sorts everything by key, as whoever walks the tries needs it.
+    pub(crate) fn sort(&mut self) {
+        self.accounts.sort_unstable();
+        self.storages
+            .sort_unstable_by_key(|storage| storage.address);
+        for storage in &mut self.storages {
+            storage.slots.sort_unstable();
+        }
+    }
+
     /// Cuts into chunks of exactly `chunk_size` targets, the last one excepted.
     ///
     /// Accounts go in list order, each followed by its slots; slots that do not fit open the next
     /// chunk without their account. Slots of accounts outside the account list come last.
     pub(crate) fn split(self, chunk_size: NonZeroUsize) -> Vec<Self> {
-        let mut storages = self.storages.into_iter().peekable();
-        let mut without_account = Vec::new();
+        let storages = self.storages.iter().enumerate();
+        let places: B256Map<_> = storages
+            .map(|(place, storage)| (storage.address, place))
+            .collect();
+        let mut storages: Vec<_> = self.storages.into_iter().map(Some).collect();
         let mut chunks = Chunks {
             chunk_size: chunk_size.get(),
             full: Vec::new(),
@@ -151,18 +190,13 @@ impl Batch {
         };
         for account in self.accounts {
             chunks.push_account(account);
-            while let Some(storage) = storages.next_if(|storage| storage.address <= account.key) {
-                if storage.address == account.key {
-                    chunks.push_slots(storage);
-                } else {
-                    without_account.push(storage);
-                }
+            let own = places.get(&account.key);
+            if let Some(storage) = own.and_then(|place| storages[*place].take()) {
+                chunks.push_slots(storage);
             }
         }
-        without_account
-            .into_iter()
-            .chain(storages)
-            .for_each(|storage| chunks.push_slots(storage));
+        let without_account = storages.into_iter().flatten();
+        without_account.for_each(|storage| chunks.push_slots(storage));
         chunks.finish()
     }
 }
@@ -301,6 +335,33 @@ mod tests {
         );
         check_split(2, "s1.1 s1.2 s1.3 s2.1", &["s1.1 s1.2", "s1.3 s2.1"]);
         check_split(5, "", &[]);
+    }
+
+    #[test]
+    fn accounts_are_taken_in_list_order() {
+        check_split(2, "a3 a1 s1.1 s3.2 s3.1", &["a3 s3.2", "s3.1 a1", "s1.1"]);
+    }
+
+    #[test]
+    fn reth_1_11_spreads_neighbours_over_chunks() {
+        let slots: String = (0..200).map(|slot| format!("s7.{slot} ")).collect();
+        let accounts: String = (0..200).map(|account| format!("a{account} ")).collect();
+        let sorted = batch(&(accounts + &slots));
+        for policy in [ChunkPolicy::Always, ChunkPolicy::Reth2_5] {
+            assert_eq!(sorted.clone().listed_by(policy), sorted);
+        }
+        let mut listed = sorted.clone().listed_by(ChunkPolicy::Reth1_11);
+        assert!(!listed.accounts.is_sorted());
+        assert!(!listed.storages[0].slots.is_sorted());
+        let mut chunks = listed.clone().split(size(60));
+        assert_eq!(
+            chunks.iter().map(Batch::len).collect::<Vec<_>>(),
+            [60, 60, 60, 60, 60, 60, 40]
+        );
+        chunks.iter_mut().for_each(Batch::sort);
+        assert!(chunks.iter().all(|chunk| chunk.accounts.is_sorted()));
+        listed.sort();
+        assert_eq!(listed, sorted);
     }
 
     #[track_caller]

@@ -1,8 +1,9 @@
 //! From changes to changed leaves: hashing keys once per block and keeping the last value of each.
 
+use crate::keccak::Inputs;
 use crate::updates::{Account, AccountChange, HashedChange, HashedState, HashedStorage};
 use alloy_primitives::{
-    Address, B256, U256, keccak256,
+    Address, B256, U256,
     map::{AddressMap, B256Map, hash_map::Entry},
 };
 
@@ -14,30 +15,52 @@ pub(crate) struct KeyHasher {
 }
 
 impl KeyHasher {
-    fn address(&mut self, address: Address) -> B256 {
-        *self
-            .addresses
-            .entry(address)
-            .or_insert_with(|| keccak256(address))
-    }
-
-    fn slot(&mut self, slot: B256) -> B256 {
-        *self.slots.entry(slot).or_insert_with(|| keccak256(slot))
-    }
-
-    /// The same change under hashed keys.
-    pub(crate) fn hash(&mut self, change: &AccountChange) -> HashedChange {
-        HashedChange {
-            address: self.address(change.address),
+    /// The same changes under hashed keys. Keys not seen before are hashed together.
+    pub(crate) fn hash_all(&mut self, changes: &[AccountChange]) -> Vec<HashedChange> {
+        self.learn(changes);
+        let hash = |change: &AccountChange| HashedChange {
+            address: self.addresses[&change.address],
             account: Some(change.account),
             storage_wiped: change.storage_wiped,
             slots: change
                 .slots
                 .iter()
-                .map(|&(slot, value)| (self.slot(slot), value))
+                .map(|(slot, value)| (self.slots[slot], *value))
                 .collect(),
+        };
+        changes.iter().map(hash).collect()
+    }
+
+    fn learn(&mut self, changes: &[AccountChange]) {
+        let mut inputs = Inputs::default();
+        let mut new = Vec::new();
+        for change in changes {
+            if let Entry::Vacant(entry) = self.addresses.entry(change.address) {
+                entry.insert(B256::ZERO);
+                inputs.push(change.address.as_slice());
+                new.push(Key::Address(change.address));
+            }
+            for (slot, _) in &change.slots {
+                if let Entry::Vacant(entry) = self.slots.entry(*slot) {
+                    entry.insert(B256::ZERO);
+                    inputs.push(slot.as_slice());
+                    new.push(Key::Slot(*slot));
+                }
+            }
+        }
+        for (key, hash) in new.into_iter().zip(inputs.hashes()) {
+            match key {
+                Key::Address(address) => self.addresses.insert(address, hash),
+                Key::Slot(slot) => self.slots.insert(slot, hash),
+            };
         }
     }
+}
+
+/// What is hashed.
+enum Key {
+    Address(Address),
+    Slot(B256),
 }
 
 /// A leaf whose first change of the block has just been seen.
@@ -122,7 +145,9 @@ impl HashedState {
         let mut hasher = KeyHasher::default();
         let mut leaves = ChangedLeaves::default();
         for change in changes {
-            leaves.push(hasher.hash(change), |_| ());
+            for change in hasher.hash_all(std::slice::from_ref(change)) {
+                leaves.push(change, |_| ());
+            }
         }
         leaves.into_sorted()
     }
@@ -131,6 +156,7 @@ impl HashedState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloy_primitives::keccak256;
 
     const ADDRESS: Address = Address::repeat_byte(7);
 
@@ -156,6 +182,11 @@ mod tests {
                 .map(|(index, value)| (slot(*index), U256::from(*value)))
                 .collect(),
         }
+    }
+
+    fn hashed(change: &AccountChange) -> HashedChange {
+        let mut hasher = KeyHasher::default();
+        hasher.hash_all(std::slice::from_ref(change)).remove(0)
     }
 
     /// What the steps leave behind: nonce, and wiped with slots by index where storage changed.
@@ -262,7 +293,7 @@ mod tests {
     fn storage_changed_alone_leaves_the_account_unmentioned() {
         let alone = |wiped, slots: &[(u8, u64)]| HashedChange {
             account: None,
-            ..KeyHasher::default().hash(&step(None, wiped, slots))
+            ..hashed(&step(None, wiped, slots))
         };
         let mut leaves = ChangedLeaves::default();
         let mut new = Vec::new();
@@ -283,10 +314,7 @@ mod tests {
 
         // And it keeps what an earlier step made of the account.
         let mut leaves = ChangedLeaves::default();
-        leaves.push(
-            KeyHasher::default().hash(&step(Some(4), false, &[])),
-            |_| (),
-        );
+        leaves.push(hashed(&step(Some(4), false, &[])), |_| ());
         leaves.push(alone(false, &[(1, 10)]), |_| ());
         assert_eq!(leaves.into_sorted().accounts, [(address, Some(account(4)))]);
     }

@@ -89,9 +89,10 @@ impl LateJob {
         let mut leaves = ChangedLeaves::default();
         for message in messages {
             match message {
-                Message::Changes(changes) => changes
-                    .iter()
-                    .for_each(|change| leaves.push(hasher.hash(change), |_| ())),
+                Message::Changes(changes) => hasher
+                    .hash_all(&changes)
+                    .into_iter()
+                    .for_each(|change| leaves.push(change, |_| ())),
                 Message::Hashed(changes) => changes
                     .into_iter()
                     .for_each(|change| leaves.push(change, |_| ())),

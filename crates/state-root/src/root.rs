@@ -162,4 +162,13 @@ pub struct RootCounters {
     pub unsplit_batches: u64,
     /// Leaves and branches the jobs brought; one that several jobs brought counts for each.
     pub nodes_revealed: u64,
+    /// Those of them that were known already.
+    pub nodes_reread: u64,
+    /// Changed keys whose path was known when they first changed.
+    pub known_paths: u64,
+    /// Leaves and branches encoded anew.
+    pub nodes_hashed: u64,
+    /// Leaves and branches that are read and encoded one after another however many threads there
+    /// are: the longest chain of each step, added up over the steps of the block.
+    pub longest_chain: u64,
 }

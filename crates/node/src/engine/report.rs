@@ -67,6 +67,10 @@ fn state_root(report: &RootReport) {
         jobs = counters.jobs,
         unsplit_batches = counters.unsplit_batches,
         nodes_revealed = counters.nodes_revealed,
+        nodes_reread = counters.nodes_reread,
+        known_paths = counters.known_paths,
+        nodes_hashed = counters.nodes_hashed,
+        longest_chain = counters.longest_chain,
         "State root task finished"
     );
 }

@@ -13,7 +13,7 @@ use crate::{
     error::RootError,
     hash::{ChangedLeaves, KeyHasher, NewKey},
     root::{Message, RootConfig, RootCounters, RootOutcome},
-    sparse::{AccountTrie, NodeUpdate, StorageTrie},
+    sparse::{AccountTrie, Finished, StorageTrie},
     updates::{HashedChange, HashedState, HashedStorage, StorageTrieUpdates, TrieUpdates},
 };
 use alloy_primitives::{
@@ -61,6 +61,8 @@ struct Running<S> {
     /// Tries of all accounts with changed slots or wiped storage.
     storages: B256Map<StorageTrie>,
     finished: bool,
+    /// Nodes of the largest proof.
+    largest_proof: u64,
     /// Proofs that are awaited.
     in_flight: usize,
     counters: RootCounters,
@@ -76,6 +78,7 @@ impl<S: StateSource> Running<S> {
             accounts: AccountTrie::blind(),
             storages: HashMap::default(),
             finished: false,
+            largest_proof: 0,
             in_flight: 0,
             counters: RootCounters::default(),
         }
@@ -119,8 +122,7 @@ impl<S: StateSource> Running<S> {
     fn receive(&mut self, message: Message) {
         match message {
             Message::Changes(changes) => {
-                for change in &changes {
-                    let change = self.hasher.hash(change);
+                for change in self.hasher.hash_all(&changes) {
                     self.push(change);
                 }
             }
@@ -162,11 +164,13 @@ impl<S: StateSource> Running<S> {
         };
         self.in_flight -= 1;
         self.counters.nodes_revealed += nodes as u64;
+        self.largest_proof = self.largest_proof.max(nodes as u64);
         Ok(())
     }
 
     /// The new keys of this pass whose paths are unknown.
     fn blind_targets(&mut self) -> Batch {
+        let new_keys = self.new_keys.len();
         let mut accounts = Vec::new();
         let mut slots: BTreeMap<B256, Vec<Target>> = BTreeMap::new();
         for new in self.new_keys.drain(..) {
@@ -196,10 +200,12 @@ impl<S: StateSource> Running<S> {
             slots.sort_unstable();
             StorageTargets { address, slots }
         };
-        Batch {
+        let batch = Batch {
             accounts,
             storages: slots.into_iter().map(sorted).collect(),
-        }
+        };
+        self.counters.known_paths += (new_keys - batch.len()) as u64;
+        batch
     }
 
     /// Cuts a batch into jobs and queues them.
@@ -216,13 +222,16 @@ impl<S: StateSource> Running<S> {
             chunk_policy,
             ..
         } = self.task.config;
-        let jobs = if chunk_policy.splits(len, chunk_size, self.task.block.state.idle_workers()) {
+        let batch = batch.listed_by(chunk_policy);
+        let mut jobs = if chunk_policy.splits(len, chunk_size, self.task.block.state.idle_workers())
+        {
             batch.split(chunk_size)
         } else {
             self.counters.unsplit_batches += 1;
             vec![batch]
         };
         self.counters.jobs += jobs.len() as u64;
+        jobs.iter_mut().for_each(Batch::sort);
         for job in jobs {
             // Each storage is answered on its own.
             self.in_flight += 1 + job.storages.len();
@@ -265,24 +274,27 @@ impl<S: StateSource> Running<S> {
             });
         }
         self.apply_storages(&leaves)?;
-        let (storage_roots, storages) =
-            finish_storages(std::mem::take(&mut self.storages), &leaves);
+        let tries = std::mem::take(&mut self.storages);
+        let (storage_roots, storages) = finish_storages(tries, &leaves, &mut self.counters);
         self.apply_accounts(&leaves, &storage_roots)?;
         let Self {
             task,
             accounts,
-            counters,
+            mut counters,
+            largest_proof,
             ..
         } = self;
         // Closes the queues: the workers drop their views while the root is hashed.
         drop(task);
-        let (root, account_nodes) = accounts.finish();
+        let finished = accounts.finish();
+        counters.longest_chain += largest_proof + finished.longest_chain;
+        count_finished(&finished, &mut counters);
         let trie_updates = TrieUpdates {
-            account_nodes,
+            account_nodes: finished.updates,
             storages,
         };
         Ok(RootOutcome {
-            root: Some(root),
+            root: Some(finished.root),
             hashed_state: leaves,
             trie_updates,
             counters,
@@ -404,23 +416,30 @@ fn slot_changes(changes: &HashedStorage) -> Vec<(B256, Option<U256>)> {
         .collect()
 }
 
+fn count_finished(finished: &Finished, counters: &mut RootCounters) {
+    counters.nodes_hashed += finished.nodes_hashed;
+    counters.nodes_reread += finished.nodes_reread;
+}
+
 /// The roots of all storage tries and the changes to their stored branches.
 fn finish_storages(
     tries: B256Map<StorageTrie>,
     leaves: &HashedState,
+    counters: &mut RootCounters,
 ) -> (B256Map<B256>, B256Map<StorageTrieUpdates>) {
     let tries: Vec<_> = tries.into_iter().collect();
-    let finished: Vec<(B256, B256, Vec<NodeUpdate>)> = tries
+    let finished: Vec<(B256, Finished)> = tries
         .into_par_iter()
-        .map(|(address, trie)| {
-            let (root, nodes) = trie.finish();
-            (address, root, nodes)
-        })
+        .map(|(address, trie)| (address, trie.finish()))
         .collect();
+    let chains = finished.iter().map(|(_, trie)| trie.longest_chain);
+    counters.longest_chain += chains.max().unwrap_or(0);
     let mut roots = B256Map::default();
     let mut updates = B256Map::default();
-    for (address, root, nodes) in finished {
-        roots.insert(address, root);
+    for (address, finished) in finished {
+        count_finished(&finished, counters);
+        roots.insert(address, finished.root);
+        let nodes = finished.updates;
         let wiped = leaves
             .storages
             .get(&address)

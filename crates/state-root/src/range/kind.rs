@@ -206,6 +206,7 @@ fn change_storage<S: StateSource>(
         trie: address,
         // What is not cut off from its account is hashed with it.
         hashes: region.pass.hashes && !region.is_whole,
+        reads: region.pass.reads,
     };
     let lane = &mut *region.lane;
     let outer = take(&mut lane.found.nodes);

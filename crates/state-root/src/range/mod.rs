@@ -202,6 +202,15 @@ struct Running {
     counters: RootCounters,
 }
 
+/// What a pass is for.
+#[derive(Debug, Clone, Copy)]
+struct Purpose {
+    /// Whether it hashes what has changed.
+    hashes: bool,
+    /// Whether there are paths it has to read.
+    reads: bool,
+}
+
 /// Whose trie a block holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Stage {
@@ -295,10 +304,7 @@ impl<S: StateSource> Block<S> {
         let mut finished = false;
         for message in messages {
             let changes: Vec<HashedChange> = match message {
-                Message::Changes(changes) => {
-                    let hash = |change| running.hasher.hash(change);
-                    changes.iter().map(hash).collect()
-                }
+                Message::Changes(changes) => running.hasher.hash_all(&changes),
                 Message::Hashed(changes) => changes,
                 Message::Finish => {
                     finished = true;
@@ -311,15 +317,23 @@ impl<S: StateSource> Block<S> {
         }
         if finished {
             let leaves = std::mem::take(&mut running.leaves);
-            count_blind(running, &leaves, new_keys);
-            return self.finish(running, leaves.into_sorted()).map(Some);
+            let reads = !count_blind(running, &leaves, new_keys).is_empty();
+            let outcome = self.finish(running, leaves.into_sorted(), reads)?;
+            return Ok(Some(outcome));
         }
         let leaves = std::mem::take(&mut running.leaves);
         let unknown = count_blind(running, &leaves, new_keys);
         running.leaves = leaves;
         if !unknown.is_empty() {
             running.counters.batches += 1;
-            self.pass(running, &unknown, false)?;
+            self.pass(
+                running,
+                &unknown,
+                Purpose {
+                    hashes: false,
+                    reads: true,
+                },
+            )?;
         }
         Ok(None)
     }
@@ -329,12 +343,13 @@ impl<S: StateSource> Block<S> {
         &self,
         running: &mut Running,
         changes: &[Keyed<AccountChange>],
-        hashes: bool,
+        Purpose { hashes, reads }: Purpose,
     ) -> Result<Found, RootError> {
         let pass = Pass::<S, AccountContent> {
             work: &self.work,
             trie: (),
             hashes,
+            reads,
         };
         let mut lane = Lane::default();
         pass.apply(&mut running.trie, 0, changes, &mut lane)?;
@@ -344,6 +359,8 @@ impl<S: StateSource> Block<S> {
         counters.jobs += found.ranges;
         counters.unsplit_batches += u64::from(found.ranges == 1);
         counters.nodes_revealed += found.nodes_revealed;
+        counters.nodes_hashed += found.nodes_hashed;
+        counters.longest_chain += found.longest_chain;
         Ok(found)
     }
 
@@ -351,6 +368,7 @@ impl<S: StateSource> Block<S> {
         &self,
         running: &mut Running,
         hashed_state: HashedState,
+        reads: bool,
     ) -> Result<RootOutcome, RootError> {
         let changes = changes_of(&hashed_state);
         if changes.is_empty() {
@@ -363,7 +381,14 @@ impl<S: StateSource> Block<S> {
         }
         running.counters.batches += 1;
         running.stage = Stage::Changes;
-        let mut found = self.pass(running, &changes, true)?;
+        let mut found = self.pass(
+            running,
+            &changes,
+            Purpose {
+                hashes: true,
+                reads,
+            },
+        )?;
         Ok(RootOutcome {
             root: Some(running.trie.root_hash()),
             hashed_state,
@@ -396,11 +421,14 @@ fn count_blind(
     keys: Vec<NewKey>,
 ) -> Vec<Keyed<AccountChange>> {
     let mut unknown: B256Map<AccountChange> = B256Map::default();
+    let counters = &mut running.counters;
+    counters.known_paths += keys.len() as u64;
     for key in keys {
         match key {
             NewKey::Account(address) if running.trie.is_blind(&address) => {
                 unknown.entry(address).or_default();
-                running.counters.account_targets += 1;
+                counters.account_targets += 1;
+                counters.known_paths -= 1;
             }
             NewKey::Account(_) => {}
             NewKey::Slot(address, _) if leaves.is_wiped(&address) => {}
@@ -412,7 +440,8 @@ fn count_blind(
                 if blind {
                     let change = unknown.entry(address).or_default();
                     change.slots.push((slot, SlotChange::Reveal));
-                    running.counters.storage_targets += 1;
+                    counters.storage_targets += 1;
+                    counters.known_paths -= 1;
                 }
             }
         }

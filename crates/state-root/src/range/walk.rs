@@ -54,6 +54,8 @@ pub(super) struct Pass<'a, S, K: Kind> {
     pub(super) trie: K::Trie,
     /// Whether each range hashes what it has changed: in the block's last pass.
     pub(super) hashes: bool,
+    /// Whether some of the paths are unknown, so that it pays to look for them first.
+    pub(super) reads: bool,
 }
 
 /// The changes below one slot.
@@ -126,7 +128,7 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
             is_whole,
             ready: Vec::new(),
         };
-        if is_whole {
+        if is_whole && self.reads {
             region.read_ahead(ranges, start)?;
         }
         for range in &mut *ranges {

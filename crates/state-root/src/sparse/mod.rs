@@ -13,7 +13,7 @@ mod root;
 
 pub(crate) use arena::{Arena, Branch, Encoded, Leaf, LeafValue, NodeKind, NodeRef};
 pub(crate) use encode::{BranchEncoder, NodeUpdate, Scratch, merge_updates, node_update};
-pub(crate) use root::root_hash;
+pub(crate) use root::{Finished, root_hash};
 
 use crate::nibbles::nibble;
 use alloy_primitives::{B256, U256};
@@ -56,6 +56,8 @@ pub(crate) struct SparseTrie<V> {
     root: NodeRef,
     /// Paths of stored branches that no longer exist.
     removed: Vec<Nibbles>,
+    /// Nodes that proofs brought though they were known.
+    reread: u64,
 }
 
 /// The sparse account trie.
@@ -77,6 +79,7 @@ impl<V: LeafValue> SparseTrie<V> {
             arena: Arena::default(),
             root: NodeRef::EMPTY,
             removed: Vec::new(),
+            reread: 0,
         }
     }
 
@@ -161,10 +164,15 @@ impl<V: LeafValue> SparseTrie<V> {
                 new
             }
             (NodeKind::Branch(old_index), NodeKind::Branch(new_index)) => {
+                self.reread += 1;
                 let depth = self.arena.branches[new_index].depth;
                 if depth == self.arena.branches[old_index].depth {
                     self.merge_children(old_index, new_index);
                 }
+                old
+            }
+            (NodeKind::Leaf(_), NodeKind::Leaf(_)) => {
+                self.reread += 1;
                 old
             }
             _ => old,

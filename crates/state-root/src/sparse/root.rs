@@ -11,20 +11,40 @@ use rayon::prelude::*;
 /// Below this many nodes a trie is hashed on one thread: waking others costs more.
 const PARALLEL_NODES: usize = 256;
 
+/// What becomes of a partial trie.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) root: B256,
+    /// Changes to stored branches, ascending by path.
+    pub(crate) updates: Vec<NodeUpdate>,
+    pub(crate) nodes_hashed: u64,
+    /// Of these, how many one thread does one after another.
+    pub(crate) longest_chain: u64,
+    /// Nodes that proofs brought though they were known.
+    pub(crate) nodes_reread: u64,
+}
+
 impl<V: LeafValue> SparseTrie<V> {
-    /// The root, and changes to stored branches, ascending by path.
-    pub(crate) fn finish(self) -> (B256, Vec<NodeUpdate>) {
+    /// The root, and what else there is to say at the end.
+    pub(crate) fn finish(self) -> Finished {
         let mut pass = Pass {
             trie: &self,
             updates: Vec::new(),
             scratch: Scratch::default(),
+            hashed: 0,
+            chain: 0,
         };
         let root = match self.root.kind() {
             NodeKind::Empty => EMPTY_ROOT_HASH,
             _ => root_hash(&pass.node(self.root, 0).rlp),
         };
-        let updates = merge_updates(pass.updates, self.removed);
-        (root, updates)
+        Finished {
+            root,
+            nodes_hashed: pass.hashed,
+            longest_chain: pass.chain,
+            nodes_reread: self.reread,
+            updates: merge_updates(pass.updates, self.removed),
+        }
     }
 }
 
@@ -38,6 +58,9 @@ struct Pass<'a, V> {
     trie: &'a SparseTrie<V>,
     updates: Vec<NodeUpdate>,
     scratch: Scratch,
+    /// Nodes encoded, and how many of them one after another.
+    hashed: u64,
+    chain: u64,
 }
 
 impl<V: LeafValue> Pass<'_, V> {
@@ -46,6 +69,8 @@ impl<V: LeafValue> Pass<'_, V> {
         if let Some(encoded) = self.trie.arena.encoded(node) {
             return encoded.clone();
         }
+        self.hashed += 1;
+        self.chain += 1;
         match node.kind() {
             NodeKind::Leaf(index) => self.scratch.leaf(&self.trie.arena.leaves[index], start),
             NodeKind::Branch(index) => self.branch(&self.trie.arena.branches[index], start),
@@ -91,15 +116,20 @@ impl<V: LeafValue> Pass<'_, V> {
                     trie: self.trie,
                     updates: Vec::new(),
                     scratch,
+                    hashed: 0,
+                    chain: 0,
                 };
                 let encoded = pass.node(child, branch.depth + 1);
-                (nibble, encoded, pass.updates)
+                (nibble, encoded, pass)
             })
             .collect();
+        let longest = encoded.iter().map(|(_, _, pass)| pass.chain).max();
+        self.chain += longest.unwrap_or(0);
         encoded
             .into_iter()
-            .map(|(nibble, encoded, updates)| {
-                self.updates.extend(updates);
+            .map(|(nibble, encoded, pass)| {
+                self.updates.extend(pass.updates);
+                self.hashed += pass.hashed;
                 (nibble, encoded)
             })
             .collect()
