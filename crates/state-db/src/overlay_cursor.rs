@@ -65,7 +65,7 @@ pub struct OverlayView {
 
 impl OverlayView {
     /// The state of `overlay` over one snapshot.
-    pub(crate) fn new(view: DbView, overlay: Arc<Overlay>) -> Self {
+    pub fn new(view: DbView, overlay: Arc<Overlay>) -> Self {
         Self { view, overlay }
     }
 
@@ -75,12 +75,12 @@ impl OverlayView {
     }
 
     /// What lies over it.
-    pub(crate) fn overlay(&self) -> &Overlay {
+    pub fn overlay(&self) -> &Overlay {
         &self.overlay
     }
 
     /// Puts another overlay over the same snapshot.
-    pub(crate) fn set_overlay(&mut self, overlay: Arc<Overlay>) {
+    pub fn set_overlay(&mut self, overlay: Arc<Overlay>) {
         self.overlay = overlay;
     }
 }

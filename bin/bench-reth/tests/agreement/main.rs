@@ -17,6 +17,7 @@ mod payload;
 mod precompiles;
 mod program;
 mod record;
+mod simulate;
 mod transactions;
 
 use chain::Fork;
@@ -76,6 +77,15 @@ fn wrong_blocks_are_wrong_on_both() {
             duel.mutate_everything();
         }
         assert!(duel.counts.mutated > 60, "{}", duel.counts);
+    }
+}
+
+#[test]
+fn simulated_blocks_agree() {
+    for first in [Fork::Paris, Fork::Cancun, Fork::Bpo2] {
+        if let Some(requests) = simulate::compare(first) {
+            println!("{first:?}: {requests} requests answered alike");
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod events;
 mod forms;
 mod places;
 mod proofs;
+mod simulate;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod support;

@@ -15,7 +15,6 @@ use revm::{
         cfg::gas_params::GasId,
         context::{SStoreResult, StateLoad},
     },
-    inspector::NoOpInspector,
     interpreter::{
         Instruction, InstructionContext, InstructionExecResult, InstructionResult,
         instructions::host::sstore_with_gas_accounting, interpreter::EthInterpreter,
@@ -47,16 +46,17 @@ pub(super) fn adapt_env(env: &mut EvmEnv) {
     env.cfg_env.gas_params.override_gas([sstore]);
 }
 
-/// The EVM with the SSTORE of EIP-1283.
-pub(super) fn adapt_evm<DB: Database>(
-    evm: EthEvm<DB, NoOpInspector, PrecompilesMap>,
-) -> EthEvm<DB, NoOpInspector, PrecompilesMap> {
+/// The EVM with the SSTORE of EIP-1283, whose inspector is called when `inspected`.
+pub(super) fn adapt_evm<DB: Database, I>(
+    evm: EthEvm<DB, I, PrecompilesMap>,
+    inspected: bool,
+) -> EthEvm<DB, I, PrecompilesMap> {
     let mut inner = evm.into_inner();
     let sstore = Instruction::new(sstore::<EthInterpreter, EthEvmContext<DB>>);
     inner
         .instruction
         .insert_instruction(opcode::SSTORE, sstore, 0);
-    EthEvm::new(inner, false)
+    EthEvm::new(inner, inspected)
 }
 
 fn sstore<I, H>(context: InstructionContext<'_, H, I>) -> InstructionExecResult

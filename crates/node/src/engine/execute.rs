@@ -139,7 +139,7 @@ impl<'a> BlockRun<'a> {
         }
         let mut evm = EthEvmFactory::default().create_evm(state, evm_env(rules, header));
         if constantinople::is_active(rules.chain, header.number) {
-            evm = constantinople::adapt_evm(evm);
+            evm = constantinople::adapt_evm(evm, false);
         }
         let context = EthBlockExecutionCtx {
             parent_hash: header.parent_hash,

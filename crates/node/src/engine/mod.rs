@@ -33,6 +33,7 @@ mod root_check;
 mod senders;
 mod step_roots;
 mod tree;
+mod trial;
 mod validate;
 mod waiting;
 pub mod witness;
@@ -59,6 +60,7 @@ use state_root::{RootConfig, RootPool};
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 use tokio::sync::{oneshot, watch};
 use tree::Tree;
+pub use trial::{Trial, TrialBlock, TrialError, TrialEvm, TrialState};
 use waiting::{InvalidBlocks, Waiting};
 
 /// Payloads kept for `engine_getPayload`.

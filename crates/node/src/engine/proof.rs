@@ -11,7 +11,7 @@ use alloy_primitives::{
     B256,
     map::{B256Map, B256Set},
 };
-use state_db::OverlaySource;
+use state_db::{DbView, OverlaySource, OverlayView};
 use state_root::{
     cursor::{CursorError, StateSource},
     reference::{MultiProof, multi_proof},
@@ -46,6 +46,14 @@ pub enum ProofError {
     },
 }
 
+/// The tries of the state after a block.
+pub(super) enum Tries {
+    /// The database's, under what the blocks in memory changed.
+    Overlaid(OverlayView),
+    /// The database's, and what takes its leaves back to the block.
+    TakenBack(DbView, HashedState),
+}
+
 impl ChainReader {
     /// Proofs of `targets` (slots by account, all hashed) in the state after the block `hash`;
     /// `None` when there is no such block.
@@ -54,12 +62,22 @@ impl ChainReader {
         hash: B256,
         targets: &B256Map<B256Set>,
     ) -> Result<Option<MultiProof>, ProofError> {
+        let proof = match self.tries_after(hash)? {
+            None => return Ok(None),
+            Some(Tries::Overlaid(view)) => multi_proof(&view, &HashedState::default(), targets),
+            Some(Tries::TakenBack(view, changes)) => multi_proof(&view, &changes, targets),
+        };
+        Ok(Some(proof?))
+    }
+
+    /// The tries of the state after the block `hash`; `None` when there is no such block.
+    pub(super) fn tries_after(&self, hash: B256) -> Result<Option<Tries>, ProofError> {
         for _ in 0..MAX_STATE_LOOKUPS {
             let state = self.shared.state_after(hash)?;
             let Some(state) =
                 state.filter(|state| state.fork.is_none() || !state.layers.is_empty())
             else {
-                return self.stored_proof(hash, targets);
+                return self.stored_tries(hash);
             };
             let db = &self.shared.db;
             let overlay = match state.overlay(db) {
@@ -68,7 +86,7 @@ impl ChainReader {
                 Err(problem) => return Err(ReadError(problem.to_string()).into()),
             };
             match OverlaySource::new(db.clone(), overlay, state.ancestors()).open() {
-                Ok(view) => return Ok(Some(multi_proof(&view, &HashedState::default(), targets)?)),
+                Ok(view) => return Ok(Some(Tries::Overlaid(view))),
                 Err(CursorError::StateGone(_)) => {}
                 Err(problem) => return Err(problem.into()),
             }
@@ -76,11 +94,7 @@ impl ChainReader {
         Err(ReadError("saves kept overtaking the lookup".into()).into())
     }
 
-    fn stored_proof(
-        &self,
-        hash: B256,
-        targets: &B256Map<B256Set>,
-    ) -> Result<Option<MultiProof>, ProofError> {
+    fn stored_tries(&self, hash: B256) -> Result<Option<Tries>, ProofError> {
         let view = self.shared.db.view().map_err(ReadError::from)?;
         let Some(block) = view.block_number(hash).map_err(ReadError::from)? else {
             return Ok(None);
@@ -91,6 +105,6 @@ impl ChainReader {
             let head = head.map_or(block, |head| head.number);
             return Err(ProofError::TooOld { block, head });
         };
-        Ok(Some(multi_proof(&view, &changes, targets)?))
+        Ok(Some(Tries::TakenBack(view, changes)))
     }
 }

@@ -13,10 +13,14 @@ pub(super) const RESOURCE_NOT_FOUND: i32 = -32001;
 pub(super) const RESOURCE_UNAVAILABLE: i32 = -32002;
 /// More of something than the node keeps.
 pub(super) const LIMIT_EXCEEDED: i32 = -32005;
+/// More than this client simulates.
+pub(super) const LIMIT_OF_CLIENT: i32 = -38026;
 /// No block has been named safe or finalized yet.
 pub(super) const UNKNOWN_BLOCK: i32 = -39001;
 /// geth's code for a call that reverted.
 pub(super) const EXECUTION_REVERTED: i32 = 3;
+/// geth's code for a transaction that did not get into a block while its sender waited.
+pub(super) const NOT_MINED_IN_TIME: i32 = 4;
 pub(super) const UNKNOWN_PAYLOAD: i32 = -38001;
 pub(super) const INVALID_FORKCHOICE_STATE: i32 = -38002;
 pub(super) const INVALID_PAYLOAD_ATTRIBUTES: i32 = -38003;

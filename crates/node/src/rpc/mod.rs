@@ -33,6 +33,7 @@ pub use server::{
 use crate::engine::{ChainReader, EngineHandle};
 use alloy_primitives::{Bytes, U256};
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Semaphore;
 
 /// The client's name and version as `web3_clientVersion` tells them.
 pub const CLIENT_VERSION: &str = concat!("bench-reth/v", env!("CARGO_PKG_VERSION"));
@@ -60,6 +61,8 @@ pub(crate) struct Context {
     chain: ChainReader,
     options: MethodOptions,
     filters: eth::Filters,
+    /// Places for requests that wait for a transaction to be mined.
+    waiting: Semaphore,
     /// Whether a fork choice was found valid since the start.
     synced: AtomicBool,
 }
@@ -73,6 +76,7 @@ impl Context {
             chain,
             options,
             filters: eth::Filters::default(),
+            waiting: Semaphore::new(pool::MAX_WAITING),
             synced,
         }
     }

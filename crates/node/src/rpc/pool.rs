@@ -6,20 +6,28 @@ use super::{
     Context,
     args::Arguments,
     convert,
-    error::{SERVER_ERROR, error, internal, invalid_params},
-    eth::{Answer, Module, Registered, reading},
+    error::{LIMIT_EXCEEDED, NOT_MINED_IN_TIME, SERVER_ERROR, error, internal, invalid_params},
+    eth::{Answer, Module, Registered, reading, receipt_of},
     forms::{Account, Data},
 };
 use crate::pool::{Entry, PoolError, SenderContent};
 use alloy_consensus::Transaction as _;
 use alloy_primitives::{B256, U64};
+use alloy_rpc_types_eth::TransactionReceipt;
 use jsonrpsee::{
     RpcModule,
     core::RegisterMethodError,
     types::{ErrorObjectOwned, Params},
 };
 use serde_json::{Map, Value, json};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// Most requests that wait for a transaction at a time: each holds a turn of its server.
+pub(super) const MAX_WAITING: usize = 8;
+/// How long they wait unless they say how long, as in geth.
+const DEFAULT_WAIT: Duration = Duration::from_secs(20);
+/// How long they wait at most, as in geth.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// The methods of the namespace.
 pub(super) fn module(context: Arc<Context>) -> Result<Module, RegisterMethodError> {
@@ -33,6 +41,14 @@ pub(super) fn module(context: Arc<Context>) -> Result<Module, RegisterMethodErro
     })?;
     reading(&mut module, "txpool_contentFrom", content_from)?;
     Ok(module)
+}
+
+/// The methods of the public port alone.
+pub(super) fn register(module: &mut Module) -> Registered {
+    module.register_async_method("eth_sendRawTransactionSync", |params, context, _| {
+        send_and_wait(params, context)
+    })?;
+    Ok(())
 }
 
 /// The methods the auth port has too.
@@ -56,6 +72,66 @@ fn send_raw(params: &Params<'_>, context: &Context) -> Answer<B256> {
     let pool = context.chain.pool();
     pool.add(&context.chain, &encoded, context.options.tx_fee_cap_wei)
         .map_err(refused)
+}
+
+/// `eth_sendRawTransactionSync`: answers when the transaction is in a block, with its receipt.
+async fn send_and_wait(
+    params: Params<'static>,
+    context: Arc<Context>,
+) -> Answer<TransactionReceipt> {
+    let mut arguments = Arguments::new(&params);
+    let Data(encoded) = arguments.next("transaction")?;
+    let longest: Option<u64> = arguments.optional("timeout")?;
+    arguments.end()?;
+    let longest = match longest {
+        None | Some(0) => DEFAULT_WAIT,
+        Some(longest_ms) => Duration::from_millis(longest_ms).min(LONGEST_WAIT),
+    };
+    let full = || {
+        error(
+            LIMIT_EXCEEDED,
+            format!("{MAX_WAITING} requests wait already"),
+        )
+    };
+    let _place = context.waiting.try_acquire().map_err(|_| full())?;
+    // Before the transaction can be mined: no head is missed.
+    let mut heads = context.chain.heads();
+    let hash = blocking(&context, move |context| {
+        let cap = context.options.tx_fee_cap_wei;
+        let added = context.chain.pool().add(&context.chain, &encoded, cap);
+        added.map_err(refused)
+    })
+    .await?;
+    let mined = async {
+        loop {
+            let receipt = blocking(&context, move |context| receipt_of(context, hash)).await?;
+            if let Some(receipt) = receipt {
+                return Ok(receipt);
+            }
+            let next = heads.changed().await;
+            next.map_err(|_| internal("follow the chain: the engine has stopped"))?;
+        }
+    };
+    let in_time = tokio::time::timeout(longest, mined).await;
+    in_time.unwrap_or_else(|_| Err(not_mined(hash, longest)))
+}
+
+/// Runs `work` on a thread where it may block.
+async fn blocking<T: Send + 'static>(
+    context: &Arc<Context>,
+    work: impl FnOnce(&Context) -> Answer<T> + Send + 'static,
+) -> Answer<T> {
+    let context = context.clone();
+    let done = tokio::task::spawn_blocking(move || work(&context)).await;
+    done.map_err(|problem| internal(format!("serve the request: {problem}")))?
+}
+
+/// The transaction goes on waiting in the pool.
+fn not_mined(hash: B256, waited: Duration) -> ErrorObjectOwned {
+    let text = format!(
+        "The transaction was added to the transaction pool but wasn't processed in {waited:?}"
+    );
+    ErrorObjectOwned::owned(NOT_MINED_IN_TIME, text, Some(hash))
 }
 
 fn refused(problem: PoolError) -> ErrorObjectOwned {

@@ -33,7 +33,7 @@ use revm::{
 use std::time::{Duration, Instant};
 
 /// How long the messages of one request may run together, as in geth.
-const TIME_LIMIT: Duration = Duration::from_secs(5);
+pub(super) const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 type Cache = CacheDB<StateReader>;
 

@@ -17,7 +17,7 @@ mod kind {
 }
 
 /// Most gas a message may use when the flag says zero: in effect no limit, as in geth.
-const UNLIMITED_GAS: u64 = u64::MAX / 2;
+pub(super) const UNLIMITED_GAS: u64 = u64::MAX / 2;
 
 /// The gas a message without a limit gets, and the most that any may ask for. Zero lifts the cap.
 pub(super) fn gas_cap(flag: u64) -> u64 {

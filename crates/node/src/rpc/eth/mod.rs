@@ -16,6 +16,7 @@ mod machine;
 mod message;
 mod proof;
 mod refusal;
+mod simulate;
 mod state;
 mod subscribe;
 mod transactions;
@@ -38,7 +39,7 @@ use std::sync::Arc;
 
 pub(super) use filters::Filters;
 pub(super) use subscribe::SubscriptionIds;
-pub(super) use transactions::{raw_by_hash as raw_transaction, step_roots};
+pub(super) use transactions::{raw_by_hash as raw_transaction, receipt_of, step_roots};
 
 pub(super) type Answer<T> = Result<T, ErrorObjectOwned>;
 pub(super) type Module = RpcModule<Context>;
@@ -55,7 +56,9 @@ pub(super) fn public_module(context: Arc<Context>) -> Result<Module, RegisterMet
     filters::register(&mut module)?;
     subscribe::register(&mut module)?;
     execution::register(&mut module)?;
+    simulate::register(&mut module)?;
     fees::register(&mut module)?;
+    pool::register(&mut module)?;
     Ok(module)
 }
 

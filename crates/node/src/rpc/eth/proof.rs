@@ -111,7 +111,7 @@ fn pinned(context: &Context, id: BlockId) -> Answer<B256> {
     hash.ok_or_else(|| not_found(id))
 }
 
-fn from_proof(problem: ProofError) -> ErrorObjectOwned {
+pub(super) fn from_proof(problem: ProofError) -> ErrorObjectOwned {
     match problem {
         ProofError::TooOld { .. } => error(RESOURCE_UNAVAILABLE, format!("failed to {problem}")),
         ProofError::Read(problem) => from_read(problem),

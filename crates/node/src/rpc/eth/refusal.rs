@@ -5,7 +5,7 @@
 //! reverted call carries data.
 
 use super::watch::LastStep;
-use crate::rpc::error::{EXECUTION_REVERTED, SERVER_ERROR, error};
+use crate::rpc::error::{EXECUTION_REVERTED, INTERNAL_ERROR, INVALID_PARAMS, SERVER_ERROR, error};
 use alloy_primitives::{Address, Bytes, U256};
 use alloy_sol_types::{Panic, Revert, SolError};
 use jsonrpsee::types::ErrorObjectOwned;
@@ -32,7 +32,7 @@ pub(super) struct Refusal {
 impl Refusal {
     pub(super) fn new(text: impl Into<String>) -> Self {
         Self {
-            simulate_code: SERVER_ERROR,
+            simulate_code: INTERNAL_ERROR,
             text: text.into(),
         }
     }
@@ -126,11 +126,14 @@ impl Refusal {
                     tx.gas_price, block.basefee
                 ),
             ),
-            Problem::PriorityFeeGreaterThanMaxFee => Self::new(format!(
-                "max priority fee per gas higher than max fee per gas: address {from}, maxPriorityFeePerGas: {}, maxFeePerGas: {}",
-                tx.gas_priority_fee.unwrap_or_default(),
-                tx.gas_price
-            )),
+            Problem::PriorityFeeGreaterThanMaxFee => Self::with_code(
+                INVALID_PARAMS,
+                format!(
+                    "max priority fee per gas higher than max fee per gas: address {from}, maxPriorityFeePerGas: {}, maxFeePerGas: {}",
+                    tx.gas_priority_fee.unwrap_or_default(),
+                    tx.gas_price
+                ),
+            ),
             Problem::BlobGasPriceGreaterThanMax {
                 block_blob_gas_price,
                 tx_max_fee_per_blob_gas,

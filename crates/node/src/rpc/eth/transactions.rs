@@ -73,7 +73,15 @@ fn by_place<R: for<'a> Deserialize<'a> + Into<BlockRef>>(
 }
 
 fn receipt(params: &Params<'_>, context: &Context) -> Answer<Option<TransactionReceipt>> {
-    let Some((block, index)) = find(params, context)? else {
+    receipt_of(context, hash(params)?)
+}
+
+/// The receipt of a transaction that is in a canonical block.
+pub(in crate::rpc) fn receipt_of(
+    context: &Context,
+    hash: B256,
+) -> Answer<Option<TransactionReceipt>> {
+    let Some((block, index)) = context.chain.transaction(hash).map_err(from_read)? else {
         return Ok(None);
     };
     let mut receipts = receipts_of(context, &block)?;
@@ -129,11 +137,6 @@ fn raw(place: Option<Place>) -> Bytes {
         Some(transaction.encoded_2718().into())
     });
     encoded.unwrap_or_default()
-}
-
-/// Where the transaction is whose hash is the only parameter.
-fn find(params: &Params<'_>, context: &Context) -> Answer<Option<Place>> {
-    context.chain.transaction(hash(params)?).map_err(from_read)
 }
 
 /// The transaction hash that is the only parameter.
