@@ -82,7 +82,7 @@ fn wrong_blocks_are_wrong_on_both() {
 
 #[test]
 fn simulated_blocks_agree() {
-    for first in [Fork::Paris, Fork::Cancun, Fork::Bpo2] {
+    for first in [Fork::Prague, Fork::Bpo2] {
         if let Some(requests) = simulate::compare(first) {
             println!("{first:?}: {requests} requests answered alike");
         }
