@@ -560,3 +560,119 @@ fn a_budget_that_is_spent_ends_the_sweep_and_is_said() {
     let said = report.warnings.join("\n");
     assert!(said.contains("ended in its pilot"), "{said}");
 }
+
+/// Replaces the times of every measured pass: 10 ms a payload times `factor`, and half a percent more
+/// or less from one round to the next.
+fn retime(out: &Path, factor: f64) {
+    for visit in fs::read_dir(out.join("visits")).unwrap() {
+        let visit = visit.unwrap();
+        let odd = visit.file_name().to_string_lossy().starts_with(['1', '3']);
+        let pass = visit.path().join("measured");
+        let mut samples = sample::read_samples(&pass).unwrap();
+        for sample in &mut samples {
+            let time = if odd { 10_000_000.0 } else { 10_050_000.0 };
+            sample.new_payload_ns = (time * factor) as u64;
+            sample.forkchoice_updated_ns = 1000;
+        }
+        sample::write_pass(&pass, &samples).unwrap();
+    }
+}
+
+/// Runs a verb and gives its exit code's text.
+fn verb(words: &[&str]) -> String {
+    let words = ["engine-bench"].iter().chain(words);
+    let code = engine_bench::cli::run(Cli::try_parse_from(words).unwrap().verb);
+    format!("{code:?}")
+}
+
+fn code(number: u8) -> String {
+    format!("{:?}", std::process::ExitCode::from(number))
+}
+
+#[test]
+fn a_slower_sweep_fails_a_comparison_that_was_asked_to() {
+    let fixture = Fixture::new("ok");
+    fixture.sweep(&["--chunks", "15,60", "--rounds", "4"]);
+    let (a, b) = (fixture.path("out"), fixture.path("slower"));
+    let copied = std::process::Command::new("cp")
+        .arg("-r")
+        .args([&a, &b])
+        .status();
+    assert!(copied.unwrap().success());
+    retime(&a, 1.0);
+    retime(&b, 1.05);
+    let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
+    let against = |a: &str, b: &str| verb(&["compare", a, b, "--fail-on-regression", "2%"]);
+    assert_eq!(against(a, b), code(1));
+    assert_eq!(against(b, a), code(0), "faster is no regression");
+    let tolerant = verb(&["compare", a, b, "--fail-on-regression", "10%"]);
+    assert_eq!(tolerant, code(0), "5 % slower is less than 10 %");
+    assert_eq!(verb(&["compare", a, b, "--json"]), code(0));
+    let cells = [format!("{a}:chunk15-gas10M"), format!("{a}:chunk60-gas10M")];
+    assert_eq!(verb(&["compare", &cells[0], &cells[1]]), code(0));
+    assert_eq!(
+        verb(&["compare", &cells[0], &format!("{a}:chunk7")]),
+        code(2)
+    );
+    let (of_a, of_b) = (
+        analyze::read_outcome(Path::new(a)).unwrap(),
+        analyze::read_outcome(Path::new(b)).unwrap(),
+    );
+    let side = |outcome| analyze::Side {
+        outcome,
+        cell: None,
+    };
+    let between = analyze::between(&side(&of_a), &side(&of_b), false);
+    assert!(between.configuration.is_empty() && between.warnings.is_empty());
+    for cell in &between.cells {
+        assert_eq!(cell.verdict.as_deref(), Some("slower"), "{cell:?}");
+        let (low, high) = (cell.low.unwrap(), cell.high.unwrap());
+        assert!(low < 1.0 / 1.05 && 1.0 / 1.05 < high && high < 1.0 && !cell.paired);
+    }
+}
+
+#[test]
+fn one_round_decides_no_regression() {
+    let fixture = Fixture::new("ok");
+    fixture.sweep(&["--chunks", "15,60"]);
+    let out = fixture.path("out");
+    let out = out.to_str().unwrap();
+    let ended = verb(&["compare", out, out, "--fail-on-regression", "2%"]);
+    assert_eq!(ended, code(2));
+}
+
+#[test]
+fn a_published_number_that_was_edited_is_found() {
+    let fixture = Fixture::new("ok");
+    let report = fixture.sweep(&["--chunks", "15,60", "--rounds", "2"]);
+    let out = fixture.path("out");
+    engine_bench::report::write(&out, &report).unwrap();
+    let folder = out.to_str().unwrap();
+    let check = || verb(&["verify-results", folder]);
+    assert_eq!(check(), code(0));
+
+    let edits: [(&str, fn(&str) -> String); 4] = [
+        ("report.json", |text| {
+            text.replacen("\"value\": 0.", "\"value\": 9.", 1)
+        }),
+        ("report.md", |text| {
+            text.replacen("noise floor", "noise  floor", 1)
+        }),
+        ("cells.csv", |text| text.replacen(",2,0,", ",3,0,", 1)),
+        ("visits/1-chunk15-gas10M/measured/total_gas.csv", |text| {
+            text.replacen("10000000", "10000001", 1)
+        }),
+    ];
+    for (file, edit) in edits {
+        let path = out.join(file);
+        let before = fs::read_to_string(&path).unwrap();
+        let edited = edit(&before);
+        assert_ne!(edited, before, "{file} was not edited");
+        fs::write(&path, edited).unwrap();
+        assert_eq!(check(), code(1), "{file}");
+        fs::write(&path, before).unwrap();
+    }
+    assert_eq!(check(), code(0));
+    retime(&out, 1.0);
+    assert_eq!(check(), code(1), "the samples are not those of the reports");
+}

@@ -7,6 +7,7 @@ pub mod log;
 pub mod sample;
 
 mod adaptive;
+mod between;
 mod compare;
 mod knob;
 mod noise;
@@ -14,8 +15,9 @@ mod outcome;
 mod summary;
 
 pub use adaptive::{AdaptiveError, decide};
+pub use between::{Between, CellDifference, Difference, Side, between};
 pub use compare::{Comparison, Comparisons, Duplicate, Level, NoiseFloor, compare};
 pub use knob::Knob;
 pub use noise::{LevelNoise, level_noise};
-pub use outcome::{AnalyzeError, Failure, Outcome, TimeSplit, read_outcome, wall_s};
+pub use outcome::{AnalyzeError, Failure, Outcome, TimeSplit, read_outcome, verify_passes, wall_s};
 pub use summary::{Ranked, Summary, ranking, summarize};

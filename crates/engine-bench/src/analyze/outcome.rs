@@ -4,10 +4,10 @@
 //! and then its samples must be there.
 
 use crate::{
-    analyze::sample::{Sample, SampleError, read_samples},
+    analyze::sample::{Sample, SampleError, read_samples, verify_pass},
     client::BlockIdentity,
     journal::{self, Decision, Event, JournalError, Record, VisitTimes},
-    plan::{Plan, PlanError},
+    plan::{Plan, PlanError, Visit},
     run::{Environment, MEASURED_DIR, VISITS_DIR},
 };
 use serde::{Deserialize, Serialize};
@@ -184,6 +184,26 @@ impl Outcome {
             Event::VisitStarted { .. } | Event::VisitFinished { .. } | Event::Interrupted => {}
         }
     }
+}
+
+/// Whether the other files of every measured pass hold what its samples give.
+///
+/// # Errors
+/// When rows cannot be made.
+pub fn verify_passes(dir: &Path, outcome: &Outcome) -> Result<Vec<String>, AnalyzeError> {
+    let mut findings = Vec::new();
+    for (cell, rounds) in &outcome.passes {
+        for (round, samples) in rounds {
+            let visit = Visit {
+                round: *round,
+                cell: cell.clone(),
+            };
+            let pass = dir.join(VISITS_DIR).join(visit.id()).join(MEASURED_DIR);
+            findings.extend(verify_pass(&pass, samples)?);
+        }
+    }
+    findings.sort_unstable();
+    Ok(findings)
 }
 
 /// Seconds of measuring that a journal tells of.

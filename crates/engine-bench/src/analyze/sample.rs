@@ -104,6 +104,41 @@ pub fn read_samples(dir: &Path) -> Result<Vec<Sample>, SampleError> {
     })
 }
 
+/// Whether reth-bench's files of a pass hold what its samples give; a sentence for each that does not.
+///
+/// # Errors
+/// When rows cannot be made.
+pub(super) fn verify_pass(dir: &Path, samples: &[Sample]) -> Result<Vec<String>, SampleError> {
+    let mut findings = Vec::new();
+    let latencies = rows(samples.iter().map(LatencyRow::of));
+    let gas = rows(samples.iter().map(GasRow::of));
+    for (name, computed) in [(LATENCY_FILE, latencies), (GAS_FILE, gas)] {
+        let path = dir.join(name);
+        let computed = computed.map_err(|reason| SampleError {
+            action: "compute",
+            path: path.clone(),
+            reason,
+        })?;
+        // Folders that were cut down to their raw samples have none.
+        match std::fs::read(&path) {
+            Ok(found) if found != computed => {
+                findings.push(format!("{} is not what samples.csv gives", path.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(findings)
+}
+
+fn rows<R: Serialize>(rows: impl IntoIterator<Item = R>) -> Result<Vec<u8>, csv::Error> {
+    let mut csv = csv::Writer::from_writer(Vec::new());
+    for row in rows {
+        csv.serialize(row)?;
+    }
+    csv.into_inner()
+        .map_err(|error| io::Error::from(error.error().kind()).into())
+}
+
 /// A row of reth-bench's `combined_latency.csv`, in microseconds.
 #[derive(Serialize)]
 struct LatencyRow {

@@ -171,6 +171,31 @@ pub struct GenerateArgs {
     pub out: Option<PathBuf>,
 }
 
+/// Flags of `compare`.
+#[derive(Debug, Clone, Args)]
+pub struct CompareArgs {
+    /// The results folder to compare with, or one of its cells as DIR:CELL
+    #[arg(value_name = "A")]
+    pub a: PathBuf,
+    /// The results folder that is compared, or one of its cells as DIR:CELL
+    #[arg(value_name = "B")]
+    pub b: PathBuf,
+    /// End with code 1 when a cell of B is slower than that of A by this much, as in 2%
+    #[arg(long, value_name = "P%")]
+    pub fail_on_regression: Option<Percent>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `verify-results`.
+#[derive(Debug, Clone, Args)]
+pub struct VerifyResultsArgs {
+    /// The results folder of a sweep
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+}
+
 /// Flags of `report`.
 #[derive(Debug, Clone, Args)]
 pub struct ReportArgs {

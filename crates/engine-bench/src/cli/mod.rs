@@ -5,13 +5,19 @@
 
 mod args;
 
-pub use args::{GenerateArgs, InitArgs, ReplayArgs, ReportArgs, StateArgs, SweepArgs};
+pub use args::{
+    CompareArgs, GenerateArgs, InitArgs, ReplayArgs, ReportArgs, StateArgs, SweepArgs,
+    VerifyResultsArgs,
+};
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Exit code of a command that was refused or could not measure anything.
 pub const EXIT_NOTHING_MEASURED: u8 = 2;
+
+/// Exit code of a check that found something.
+pub const EXIT_FOUND: u8 = 1;
 
 /// Exit code of a command that was interrupted (128 + SIGINT).
 pub const EXIT_INTERRUPTED: u8 = 130;
@@ -43,6 +49,10 @@ pub enum Verb {
     Generate(GenerateArgs),
     /// Remake every report of a results folder from its raw samples
     Report(ReportArgs),
+    /// Compare two sweeps, or two cells: settings and results that differ
+    Compare(CompareArgs),
+    /// Recompute every published number of a results folder from its raw samples
+    VerifyResults(VerifyResultsArgs),
 }
 
 /// Runs a verb to its end and says how it went. Errors are printed to stderr, one clear message
@@ -54,6 +64,8 @@ pub fn run(verb: Verb) -> ExitCode {
         Verb::Init(args) => crate::command::init(&args),
         Verb::Generate(args) => crate::command::generate(&args),
         Verb::Report(args) => crate::command::report(&args),
+        Verb::Compare(args) => crate::command::compare(&args),
+        Verb::VerifyResults(args) => crate::command::verify_results(&args),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

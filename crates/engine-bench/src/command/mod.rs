@@ -2,17 +2,21 @@
 //!
 //! Invariant: results go to stdout, everything else to stderr.
 
+mod compare;
 mod generate;
 mod init;
 mod replay;
 mod report;
 mod sweep;
+mod verify_results;
 
+pub(crate) use compare::compare;
 pub(crate) use generate::generate;
 pub(crate) use init::init;
 pub(crate) use replay::replay;
 pub(crate) use report::report;
 pub(crate) use sweep::sweep;
+pub(crate) use verify_results::verify_results;
 
 use std::io::{self, IsTerminal as _, Write as _};
 

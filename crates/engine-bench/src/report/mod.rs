@@ -3,12 +3,15 @@
 //! Invariant: renderers take a [`Report`] and nothing else, so every one can be remade from a
 //! results folder at any time.
 
+mod between;
 mod grid;
 mod markdown;
 mod model;
 mod table;
+mod verify;
 mod warnings;
 
+pub use between::between;
 pub use markdown::markdown;
 pub use model::{
     AdaptiveReport, CellReport, ComparisonReport, DuplicateReport, EnvironmentReport,
@@ -16,6 +19,7 @@ pub use model::{
     RankReport, RatioReport, Report, SettlingReport, UndecidedReport, VersusReport,
 };
 pub use table::{failures, table};
+pub use verify::verify;
 
 use std::{
     io,

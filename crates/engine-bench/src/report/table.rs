@@ -44,7 +44,7 @@ pub fn failures(report: &Report) -> String {
     text
 }
 
-fn render(grid: &grid::Grid, styled: bool) -> Table {
+pub(super) fn render(grid: &grid::Grid, styled: bool) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
     if styled {

@@ -1,0 +1,72 @@
+//! Writes a results folder with many samples, so that analysing it can be timed:
+//! `many-samples FROM TO VISITS PAYLOADS`, FROM being a results folder whose plan and journal are
+//! kept in kind.
+//!
+//! Invariant: seeded; the same arguments write the same samples.
+
+use bench_stats::SplitMix;
+use engine_bench::{
+    analyze::sample::{self, Sample},
+    journal::{self, Event, Journal},
+    plan::{Plan, Visit},
+};
+use std::{error::Error, path::Path};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [from, to, visits, payloads] = words.as_slice() else {
+        return Err("give FROM TO VISITS PAYLOADS".into());
+    };
+    let (to, visits, payloads) = (Path::new(to), visits.parse::<u64>()?, payloads.parse()?);
+    std::fs::create_dir_all(to)?;
+    let mut plan = Plan::read(Path::new(from))?;
+    let round = plan.cells.len().max(1) as u64;
+    plan.visits = (0..visits)
+        .map(|index| Visit {
+            round: 1 + index / round,
+            cell: plan.cells[(index % round) as usize].id.clone(),
+        })
+        .collect();
+    plan.write(to)?;
+    let started = journal::read(Path::new(from))?
+        .into_iter()
+        .map(|record| record.event)
+        .find(|event| matches!(event, Event::SweepStarted { .. }));
+    let mut journal = Journal::open(to)?;
+    journal.write(started.ok_or("FROM measured nothing")?)?;
+    let mut random = SplitMix::new(1);
+    for visit in &plan.visits {
+        let pass = to.join("visits").join(visit.id()).join("measured");
+        std::fs::create_dir_all(&pass)?;
+        sample::write_pass(&pass, &samples(&mut random, payloads))?;
+        journal.write(Event::VisitFinished {
+            visit: visit.id(),
+            times: Default::default(),
+        })?;
+    }
+    journal.write(Event::SweepFinished)?;
+    Ok(())
+}
+
+fn samples(random: &mut SplitMix, payloads: u64) -> Vec<Sample> {
+    let restart = 0.01 * random.normal();
+    let one = |number| {
+        let time = 10e6 * (restart + 0.03 * random.normal()).exp();
+        Sample {
+            block_number: number,
+            gas_used: 10_000_000,
+            transaction_count: 100,
+            new_payload_ns: time as u64,
+            forkchoice_updated_ns: 100_000,
+            engine_ns: Some((0.9 * time) as u64),
+            gas_limit: 1_000_000_000,
+            answered_ns: number * 10_000_000,
+            end_ns: number * 10_000_000,
+            jobs: Some(40),
+            batches: Some(10),
+            unsplit_batches: Some(2),
+            ..Sample::default()
+        }
+    };
+    (1..=payloads).map(one).collect()
+}

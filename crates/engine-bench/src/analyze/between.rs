@@ -1,0 +1,323 @@
+//! Two sweeps, or two cells, against each other: what was set differently, and what came out
+//! differently.
+//!
+//! Invariant: cells of one sweep are paired by round; cells of two sweeps are not, because nothing
+//! pairs their rounds. Without two rounds on both sides there is no verdict.
+
+use super::{compare, outcome::Outcome, summarize, summary::rounds_of};
+use bench_stats::{
+    Estimate, Layout, Rules, Throughput, Verdict, compare_all,
+    separate::{compare_separate, holm},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Accepted chance that any verdict of a comparison is wrong.
+const ERROR: f64 = 0.05;
+
+/// A sweep, or one cell of it.
+#[derive(Debug)]
+pub struct Side<'a> {
+    /// What its results folder says.
+    pub outcome: &'a Outcome,
+    /// The cell, when one was named.
+    pub cell: Option<&'a str>,
+}
+
+/// What the comparison of two sides says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Between {
+    /// Settings, axes, engines and machine that differ, by name.
+    pub configuration: Vec<Difference>,
+    /// Cells of both sides.
+    pub cells: Vec<CellDifference>,
+    /// Ids of cells that only one side has.
+    pub unmatched: Vec<String>,
+    /// What a reader should doubt, a sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// A setting that differs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Difference {
+    /// Its name, parts joined by dots.
+    pub name: String,
+    /// On side a; null where it is not set.
+    pub a: Value,
+    /// On side b.
+    pub b: Value,
+}
+
+/// A cell of side a against one of side b.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CellDifference {
+    /// Id on side a.
+    pub a: String,
+    /// Id on side b.
+    pub b: String,
+    /// Execution throughput of `b` over that of `a`.
+    pub ratio: f64,
+    /// Lower end at 95 %; null with one round.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+    /// Whether rounds were measured side by side.
+    pub paired: bool,
+    /// What `b` is: `faster`, `slower` or `no difference`; null with one round.
+    pub verdict: Option<String>,
+}
+
+impl CellDifference {
+    /// Whether `b` is slower by at least this part, beyond doubt and noise.
+    pub fn is_regression(&self, part: f64) -> bool {
+        self.verdict.as_deref() == Some("slower") && 1.0 - self.ratio >= part
+    }
+}
+
+/// Compares two sides; `same` says that they are of the same sweep.
+pub fn between(a: &Side<'_>, b: &Side<'_>, same: bool) -> Between {
+    let pairs = pairs(a, b);
+    let noise = noise(a).max(noise(b));
+    let cells = if same {
+        paired(a.outcome, &pairs, noise)
+    } else {
+        separate(a, b, &pairs, noise)
+    };
+    let matched = |id: &str| pairs.iter().any(|(a, b)| a == id || b == id);
+    let ids = [a, b].into_iter().flat_map(ids);
+    let mut unmatched: Vec<String> = ids.filter(|id| !matched(id)).collect();
+    unmatched.dedup();
+    Between {
+        configuration: configuration(a, b),
+        warnings: warnings(a, b, &pairs),
+        cells,
+        unmatched,
+    }
+}
+
+/// Cells that are compared: the two that were named, or those that both sides call the same.
+fn pairs(a: &Side<'_>, b: &Side<'_>) -> Vec<(String, String)> {
+    let (of_a, of_b) = (ids(a), ids(b));
+    match (of_a.as_slice(), of_b.as_slice()) {
+        ([one], [other]) => vec![(one.clone(), other.clone())],
+        _ => of_a
+            .into_iter()
+            .filter(|id| of_b.contains(id))
+            .map(|id| (id.clone(), id))
+            .collect(),
+    }
+}
+
+fn ids(side: &Side<'_>) -> Vec<String> {
+    match side.cell {
+        Some(cell) => vec![cell.to_owned()],
+        None => {
+            let cells = side.outcome.plan.cells.iter();
+            cells.map(|cell| cell.id.clone()).collect()
+        }
+    }
+}
+
+fn noise(side: &Side<'_>) -> f64 {
+    let summaries = summarize(side.outcome);
+    let floor = compare::compare(side.outcome, &summaries).noise_floor;
+    floor.relative.unwrap_or(0.0)
+}
+
+fn paired(outcome: &Outcome, pairs: &[(String, String)], noise: f64) -> Vec<CellDifference> {
+    let rules = Rules {
+        error: ERROR / pairs.len().max(1) as f64,
+        noise: Some(noise),
+        relevant: outcome.plan.settings.relevant,
+    };
+    let one = |(a, b): &(String, String)| {
+        let layout = Layout::new([rounds_of(outcome, b), rounds_of(outcome, a)]);
+        let pair = *compare_all(&layout, 2, &rules).pairs.first()?;
+        Some(difference(a, b, pair.ratio, pair.verdict, true))
+    };
+    pairs.iter().filter_map(one).collect()
+}
+
+fn separate(
+    a: &Side<'_>,
+    b: &Side<'_>,
+    pairs: &[(String, String)],
+    noise: f64,
+) -> Vec<CellDifference> {
+    let rounds = |side: &Side<'_>, id: &str| -> Vec<Throughput> {
+        let rounds = rounds_of(side.outcome, id).into_iter();
+        rounds.map(|(_, throughput)| throughput).collect()
+    };
+    let found: Vec<_> = pairs
+        .iter()
+        .filter_map(|(id_a, id_b)| {
+            let found = compare_separate(&rounds(b, id_b), &rounds(a, id_a), ERROR)?;
+            Some((id_a, id_b, found))
+        })
+        .collect();
+    let known: Vec<f64> = found
+        .iter()
+        .filter_map(|(_, _, found)| found.p_value)
+        .collect();
+    let mut adjusted = holm(&known).into_iter();
+    let cells = found.into_iter().map(|(a, b, found)| {
+        let adjusted = found.p_value.and_then(|_| adjusted.next());
+        let ratio = found.ratio;
+        let margin = 1.0 + noise;
+        let verdict = adjusted.map(|chance| {
+            if chance > ERROR || (ratio.value <= margin && ratio.value >= 1.0 / margin) {
+                Verdict::NoDifference
+            } else if ratio.value > 1.0 {
+                Verdict::Faster
+            } else {
+                Verdict::Slower
+            }
+        });
+        difference(a, b, ratio, verdict, false)
+    });
+    cells.collect()
+}
+
+fn difference(
+    a: &str,
+    b: &str,
+    ratio: Estimate,
+    verdict: Option<Verdict>,
+    paired: bool,
+) -> CellDifference {
+    let verdict = verdict.map(|verdict| match verdict {
+        Verdict::Faster => "faster",
+        Verdict::Slower => "slower",
+        Verdict::NoDifference => "no difference",
+    });
+    CellDifference {
+        a: a.to_owned(),
+        b: b.to_owned(),
+        ratio: ratio.value,
+        low: ratio.interval.map(|(low, _)| low),
+        high: ratio.interval.map(|(_, high)| high),
+        paired,
+        verdict: verdict.map(str::to_owned),
+    }
+}
+
+fn configuration(a: &Side<'_>, b: &Side<'_>) -> Vec<Difference> {
+    let (a, b) = (flat(a), flat(b));
+    let mut names: Vec<&String> = a.keys().chain(b.keys()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let value =
+        |side: &BTreeMap<String, Value>, name: &str| side.get(name).cloned().unwrap_or(Value::Null);
+    names
+        .into_iter()
+        .map(|name| Difference {
+            name: name.clone(),
+            a: value(&a, name),
+            b: value(&b, name),
+        })
+        .filter(|difference| difference.a != difference.b)
+        .collect()
+}
+
+/// Every setting of a side under its full name.
+fn flat(side: &Side<'_>) -> BTreeMap<String, Value> {
+    let mut flat = BTreeMap::new();
+    let outcome = side.outcome;
+    flatten("configuration", json(&outcome.plan.settings), &mut flat);
+    flatten("machine", json(&outcome.environment), &mut flat);
+    flatten("engine_versions", json(&outcome.engine_versions), &mut flat);
+    let cell = side.cell.and_then(|id| outcome.plan.cell(id));
+    if let Some(cell) = cell {
+        flatten("cell", Value::Object(cell.axes()), &mut flat);
+    }
+    flat
+}
+
+/// Settings are plain data: what cannot be written as JSON does not exist.
+fn json(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or(Value::Null)
+}
+
+fn flatten(name: &str, value: Value, into: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(fields) => fields
+            .into_iter()
+            .for_each(|(field, value)| flatten(&format!("{name}.{field}"), value, into)),
+        Value::Array(items) if items.iter().any(|item| item.is_object()) => items
+            .into_iter()
+            .enumerate()
+            .for_each(|(index, item)| flatten(&format!("{name}.{index}"), item, into)),
+        plain => {
+            into.insert(name.to_owned(), plain);
+        }
+    }
+}
+
+fn warnings(a: &Side<'_>, b: &Side<'_>, pairs: &[(String, String)]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (id_a, id_b) in pairs {
+        let blocks = |side: &Side<'_>, id: &str| {
+            let pass = side.outcome.passes.get(id)?.values().next()?;
+            Some(
+                pass.iter()
+                    .map(|sample| sample.block_hash)
+                    .collect::<Vec<_>>(),
+            )
+        };
+        match (blocks(a, id_a), blocks(b, id_b)) {
+            (Some(of_a), Some(of_b)) if of_a != of_b => warnings.push(format!(
+                "{id_a} and {id_b} replayed different payloads: their ratio says little about the \
+                 engine"
+            )),
+            (Some(_), Some(_)) => {}
+            _ => warnings.push(format!("{id_a} and {id_b}: one side has no numbers")),
+        }
+    }
+    for (name, side) in [("a", a), ("b", b)] {
+        if !side.outcome.complete {
+            warnings.push(format!("sweep {name} is incomplete"));
+        }
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(verdict: Option<&str>, ratio: f64) -> CellDifference {
+        CellDifference {
+            a: "x".into(),
+            b: "x".into(),
+            ratio,
+            low: None,
+            high: None,
+            paired: false,
+            verdict: verdict.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_regression_is_slower_beyond_doubt_and_by_enough() {
+        for (verdict, ratio, expected) in [
+            (Some("slower"), 0.97, true),
+            (Some("slower"), 0.985, false),
+            (Some("no difference"), 0.9, false),
+            (Some("faster"), 1.1, false),
+            (None, 0.5, false),
+        ] {
+            let found = cell(verdict, ratio).is_regression(0.02);
+            assert_eq!(found, expected, "{verdict:?} {ratio}");
+        }
+    }
+
+    #[test]
+    fn settings_get_their_full_names() {
+        let mut flat = BTreeMap::new();
+        let value = serde_json::json!({"a": {"b": 1}, "list": [1, 2], "rows": [{"x": null}]});
+        flatten("top", value, &mut flat);
+        let names: Vec<&str> = flat.keys().map(String::as_str).collect();
+        assert_eq!(names, ["top.a.b", "top.list", "top.rows.0.x"]);
+    }
+}

@@ -1,0 +1,30 @@
+//! `engine-bench verify-results DIR`: does everything published follow from what was measured?
+
+use crate::{
+    analyze,
+    cli::{EXIT_FOUND, VerifyResultsArgs},
+    report,
+};
+use eyre::Result;
+use std::process::ExitCode;
+
+pub(crate) fn verify_results(args: &VerifyResultsArgs) -> Result<ExitCode> {
+    let outcome = analyze::read_outcome(&args.dir)?;
+    let report = report::Report::of(&outcome);
+    let mut findings = report::verify(&args.dir, &report)?;
+    findings.extend(analyze::verify_passes(&args.dir, &outcome)?);
+    if findings.is_empty() {
+        let passes: usize = outcome.passes.values().map(|rounds| rounds.len()).sum();
+        super::print(&format!(
+            "every published number follows from the samples of {passes} passes\n"
+        ))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let text: Vec<String> = findings
+        .iter()
+        .map(|finding| format!("{finding}\n"))
+        .collect();
+    super::print(&text.concat())?;
+    eprintln!("{} findings", findings.len());
+    Ok(ExitCode::from(EXIT_FOUND))
+}

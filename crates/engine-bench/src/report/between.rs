@@ -1,0 +1,74 @@
+//! Two sweeps or cells as tables: settings that differ, then results.
+
+use super::{grid::Grid, table::render};
+use crate::analyze::{Between, CellDifference};
+use serde_json::Value;
+use std::fmt::Write as _;
+
+/// Renders what a comparison says.
+pub fn between(between: &Between) -> String {
+    let mut text = String::new();
+    // Writing into a String cannot fail.
+    if between.configuration.is_empty() {
+        text.push_str("nothing is configured differently\n");
+    } else {
+        let rows = between.configuration.iter();
+        let rows = rows.map(|found| vec![found.name.clone(), plain(&found.a), plain(&found.b)]);
+        let grid = grid(["differs", "a", "b"], rows);
+        let _ = writeln!(text, "{}", render(&grid, false));
+    }
+    let rows = between.cells.iter().map(|cell| row(cell, between));
+    let grid = grid(["cell", "b against a", "interval", "b is"], rows);
+    let _ = writeln!(text, "{}", render(&grid, false));
+    let rounds = match between.cells.first() {
+        Some(cell) if cell.paired => "rounds were measured side by side and are paired",
+        _ => {
+            "rounds of two sweeps are not paired: the machine's state of each is in the difference"
+        }
+    };
+    let _ = writeln!(
+        text,
+        "{rounds}; intervals are at 95 % each, verdicts allow for the number of cells and for the noise floor"
+    );
+    if !between.unmatched.is_empty() {
+        let _ = writeln!(text, "only on one side: {}", between.unmatched.join(", "));
+    }
+    for warning in &between.warnings {
+        let _ = writeln!(text, "warning: {warning}");
+    }
+    text
+}
+
+fn row(cell: &CellDifference, between: &Between) -> Vec<String> {
+    let percent = |ratio: f64| format!("{:+.2} %", 100.0 * (ratio - 1.0));
+    let same = between.cells.iter().all(|cell| cell.a == cell.b);
+    let name = if same {
+        cell.a.clone()
+    } else {
+        format!("{} → {}", cell.a, cell.b)
+    };
+    let interval = match (cell.low, cell.high) {
+        (Some(low), Some(high)) => format!("{} to {}", percent(low), percent(high)),
+        _ => "one round: none".to_owned(),
+    };
+    let verdict = cell
+        .verdict
+        .clone()
+        .unwrap_or_else(|| "undecided".to_owned());
+    vec![name, percent(cell.ratio), interval, verdict]
+}
+
+fn grid<const N: usize>(header: [&str; N], rows: impl Iterator<Item = Vec<String>>) -> Grid {
+    Grid {
+        header: header.map(str::to_owned).to_vec(),
+        rows: rows.collect(),
+    }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
