@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{
     journal::{Decision, LevelDecision},
-    sweep::{Adaptive, Gas},
+    plan::Load,
+    sweep::Adaptive,
 };
 use bench_stats::{
     Rules,
@@ -40,7 +41,7 @@ pub fn decide(dir: &Path, round: u64) -> Result<Decision, AdaptiveError> {
 
 /// One gas level after a round.
 struct Standing {
-    gas: Gas,
+    load: Load,
     /// Ids of the cells that are compared, in the order of the plan.
     ids: Vec<String>,
     level: rounds::Level,
@@ -109,14 +110,10 @@ impl Deciding<'_> {
             noise,
             relevant: outcome.plan.settings.relevant,
         };
-        let levels = outcome.plan.settings.levels.iter();
-        levels
-            .map(|level| {
-                let cells = outcome
-                    .plan
-                    .cells
-                    .iter()
-                    .filter(|cell| cell.gas == level.gas);
+        let loads = outcome.plan.loads().into_iter();
+        loads
+            .map(|load| {
+                let cells = outcome.plan.cells.iter().filter(|cell| load.is_of(cell));
                 let ids: Vec<String> = cells.map(|cell| cell.id.clone()).collect();
                 let visited = |index: &usize| {
                     // A cell that never gave a number is not worth another round.
@@ -124,9 +121,9 @@ impl Deciding<'_> {
                 };
                 let active: Vec<usize> = (0..ids.len()).filter(visited).collect();
                 let state = rounds::Level {
-                    layout: layout_of(outcome, level.gas),
+                    layout: layout_of(outcome, &load),
                     compared: ids.len(),
-                    round_s: self.round_s(level.gas, &active, &ids),
+                    round_s: self.round_s(&load, &active, &ids),
                     active,
                 };
                 let outlook = match active_pilot(self.round, &state) {
@@ -134,7 +131,7 @@ impl Deciding<'_> {
                     None => state.outlook(self.round, self.adaptive.resolve, &rules),
                 };
                 Standing {
-                    gas: level.gas,
+                    load,
                     ids,
                     level: state,
                     outlook,
@@ -144,9 +141,9 @@ impl Deciding<'_> {
     }
 
     /// What one more round of a level costs: what its visits cost until now.
-    fn round_s(&self, gas: Gas, active: &[usize], ids: &[String]) -> f64 {
+    fn round_s(&self, load: &Load, active: &[usize], ids: &[String]) -> f64 {
         let plan = &self.outcome.plan;
-        let of_level = |id: &str| plan.cell(id).is_some_and(|cell| cell.gas == gas);
+        let of_level = |id: &str| plan.cell(id).is_some_and(|cell| load.is_of(cell));
         let costs = self.outcome.visit_s.iter();
         let costs: Vec<f64> = costs
             .filter(|(id, _)| of_level(id))
@@ -200,7 +197,7 @@ impl Deciding<'_> {
             .filter(|index| !outlook.active.contains(index))
             .collect();
         LevelDecision {
-            gas: standing.gas,
+            load: standing.load.clone(),
             resolved: outlook.half,
             wanted_rounds: outlook.wanted,
             given_rounds: given,

@@ -9,7 +9,7 @@ use super::{
     sample::Sample,
     summary::{Summary, at_edge, rounds_of},
 };
-use crate::{plan::Plan, sweep::Gas};
+use crate::plan::{Load, Plan};
 use bench_stats::{
     Estimate, Layout, Pair, Relevance, Rules, Spread, Verdict,
     bootstrap::{self, Resampling},
@@ -81,7 +81,7 @@ pub struct NoiseFloor {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Level {
     /// The level.
-    pub gas: Gas,
+    pub load: Load,
     /// Ids of the cells that none beats, the one with the highest throughput first.
     pub best: Vec<String>,
     /// Whether a best cell has the first or last value of a numeric axis: the optimum may be outside.
@@ -109,7 +109,7 @@ pub struct Comparisons {
 
 /// The visits of one gas level, as comparisons need them.
 struct Group<'a> {
-    gas: Gas,
+    load: Load,
     cells: Vec<&'a Summary>,
     /// Cells first, then duplicates.
     layout: Layout,
@@ -152,25 +152,23 @@ pub(super) fn error(plan: &Plan) -> f64 {
 }
 
 fn groups<'a>(outcome: &Outcome, summaries: &'a [Summary]) -> Vec<Group<'a>> {
-    let mut levels: Vec<Gas> = summaries.iter().map(|summary| summary.cell.gas).collect();
-    levels.dedup();
-    let group = |gas| {
-        let cells: Vec<&Summary> = summaries.iter().filter(|s| s.cell.gas == gas).collect();
+    let group = |load: Load| {
+        let cells = summaries.iter().filter(|s| load.is_of(&s.cell));
         Group {
-            gas,
-            layout: layout_of(outcome, gas),
-            cells,
+            layout: layout_of(outcome, &load),
+            cells: cells.collect(),
+            load,
         }
     };
-    levels.into_iter().map(group).collect()
+    outcome.plan.loads().into_iter().map(group).collect()
 }
 
 /// Throughputs of the visits of a level: its cells in the order of the plan, then its duplicates.
-pub(super) fn layout_of(outcome: &Outcome, gas: Gas) -> Layout {
+pub(super) fn layout_of(outcome: &Outcome, load: &Load) -> Layout {
     let cells = outcome.plan.cells.iter().chain(&outcome.plan.duplicates);
     Layout::new(
         cells
-            .filter(|cell| cell.gas == gas)
+            .filter(|cell| load.is_of(cell))
             .map(|cell| rounds_of(outcome, &cell.id)),
     )
 }
@@ -225,7 +223,7 @@ fn level(group: &Group<'_>, compared: &bench_stats::Comparisons) -> Level {
     let at_edge = |index: &usize| at_edge(group.cells[*index], &group.cells);
     let id = |index: usize| group.cells[index].cell.id.clone();
     Level {
-        gas: group.gas,
+        load: group.load.clone(),
         grid_edge: !inert && told_apart && best.iter().any(at_edge),
         inert,
         versus_best: top.map_or(Vec::new(), |top| versus(compared, top, id)),

@@ -3,14 +3,14 @@
 //! Invariant: says what more payloads or more visits would change; it decides nothing.
 
 use super::{compare::layout_of, outcome::Outcome, sample::Sample};
-use crate::sweep::Gas;
+use crate::plan::Load;
 use bench_stats::components::{Components, block_variance};
 
 /// Noise of the visits of a gas level.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct LevelNoise {
     /// The level.
-    pub gas: Gas,
+    pub load: Load,
     /// Variances of visits and of blocks.
     pub components: Components,
     /// Payloads of a pass that would give the narrowest intervals in the same time; `None` when
@@ -20,19 +20,15 @@ pub struct LevelNoise {
 
 /// The noise of every level that was visited in two rounds.
 pub fn level_noise(outcome: &Outcome) -> Vec<LevelNoise> {
-    let mut levels: Vec<Gas> = outcome.plan.cells.iter().map(|cell| cell.gas).collect();
-    levels.dedup();
-    levels
-        .into_iter()
-        .filter_map(|gas| of_level(outcome, gas))
-        .collect()
+    let loads = outcome.plan.loads().into_iter();
+    loads.filter_map(|load| of_level(outcome, load)).collect()
 }
 
-fn of_level(outcome: &Outcome, gas: Gas) -> Option<LevelNoise> {
-    let layout = layout_of(outcome, gas);
+fn of_level(outcome: &Outcome, load: Load) -> Option<LevelNoise> {
+    let layout = layout_of(outcome, &load);
     let all: Vec<usize> = (0..layout.cells()).collect();
     let spread = layout.spread(&all)?;
-    let cells = outcome.plan.cells.iter().filter(|cell| cell.gas == gas);
+    let cells = outcome.plan.cells.iter().filter(|cell| load.is_of(cell));
     let passes = cells.map(|cell| {
         let rounds = outcome.passes.get(&cell.id).into_iter().flatten();
         rounds
@@ -62,7 +58,7 @@ fn of_level(outcome: &Outcome, gas: Gas) -> Option<LevelNoise> {
     let block_s = 2.0 * block_ns as f64 / samples as f64 / 1e9;
     let best = components.best_blocks(visit_overhead_s(outcome), block_s);
     Some(LevelNoise {
-        gas,
+        load,
         components,
         best_payloads: best.map(|best| best as u64),
     })

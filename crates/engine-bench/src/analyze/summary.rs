@@ -7,7 +7,7 @@ use super::{
     outcome::Outcome,
     sample::Sample,
 };
-use crate::plan::Cell;
+use crate::{plan::Cell, sweep::MIX_AXIS};
 use bench_stats::{
     Estimate, Latencies, Throughput,
     settle::{Settling, settling},
@@ -189,11 +189,17 @@ pub fn ranking(summaries: &[Summary]) -> Vec<Ranked> {
             });
         }
     }
-    let averages: Vec<f64> = ranked.iter().filter_map(|ranked| ranked.average).collect();
+    // Only what replays the same payloads is ranked together.
+    let mix = |ranked: &Ranked| ranked.knobs.get(MIX_AXIS).cloned();
+    let averages: Vec<(Option<Value>, Option<f64>)> = ranked
+        .iter()
+        .map(|ranked| (mix(ranked), ranked.average))
+        .collect();
     for ranked in &mut ranked {
+        let of_mix = averages.iter().filter(|(other, _)| *other == mix(ranked));
         ranked.rank = ranked
             .average
-            .map(|average| 1 + averages.iter().filter(|other| **other > average).count() as u64);
+            .map(|average| 1 + of_mix.filter(|(_, other)| *other > Some(average)).count() as u64);
     }
     ranked
 }

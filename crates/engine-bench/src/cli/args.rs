@@ -2,7 +2,9 @@
 //!
 //! Invariant: a flag's help states its default, and a value that parses is usable on its own.
 
-use crate::sweep::{Axis, ChunkList, GasList, Order, Percent, ResetMethod, Span, WarmUp};
+use crate::sweep::{
+    Axis, ChunkList, Design, Exclusion, GasList, Order, Percent, ResetMethod, Setting, Span, WarmUp,
+};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -23,24 +25,42 @@ pub struct StateArgs {
 /// Flags of `sweep`.
 #[derive(Debug, Clone, Args)]
 pub struct SweepArgs {
+    /// A file whose keys are these flags; flags that are typed go before it
+    #[arg(value_name = "SWEEP.toml", conflicts_with = "resume")]
+    pub file: Option<PathBuf>,
     /// Chunk sizes, as in 15,30,60: short for --axis engine.multiproof-chunk-size=15,30,60
     #[arg(long, value_name = "LIST")]
     pub chunks: Option<ChunkList>,
     /// Gas levels, as in 10M,40M [default: 10M]
     #[arg(long, value_name = "LIST")]
     pub gas: Option<GasList>,
-    /// A flag of the engine and its values, as in engine.storage-worker-count=2,4; may be repeated
+    /// A flag of the engine and its values, as in engine.storage-worker-count=2,4, or env:NAME=V1,V2;
+    /// on and off give a flag alone or not at all; may be repeated
     #[arg(long = "axis", value_name = "FLAG=V1,V2")]
     pub axes: Vec<Axis>,
-    /// Engine to measure: bench-reth or the path of a program; may be repeated [default: bench-reth]
+    /// A flag of the engine that every cell gets; may be repeated
+    #[arg(long, value_name = "FLAG=V")]
+    pub set: Vec<Setting>,
+    /// Which combinations of axis values are measured [default: full]
+    #[arg(long, value_enum)]
+    pub design: Option<Design>,
+    /// Where a one-at-a-time design stands on an axis; may be repeated [default: its first value]
+    #[arg(long = "base", value_name = "FLAG=V")]
+    pub standing: Vec<Setting>,
+    /// Leave out cells with all of these values of axes, gas, mix or engine; may be repeated
+    #[arg(long, value_name = "FLAG=V,...")]
+    pub exclude: Vec<Exclusion>,
+    /// Engine to measure: bench-reth, a program's name or path, or NAME=PATH; may be repeated [default:
+    /// bench-reth]
     #[arg(long = "engine", value_name = "NAME|PATH")]
     pub engines: Vec<String>,
     /// Which state to generate
     #[command(flatten)]
     pub state: StateArgs,
-    /// Mix of transactions: mainnet, cold-storage, whale or transfers
-    #[arg(long, default_value = "mainnet", value_name = "NAME")]
-    pub mix: String,
+    /// Mix of transactions: mainnet, cold-storage, whale or transfers; a list makes it an axis
+    /// [default: mainnet]
+    #[arg(long, value_name = "NAME", conflicts_with = "payloads")]
+    pub mix: Option<String>,
     /// Payloads of one pass [default: enough for 2 Ggas; with --payloads, all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
@@ -98,11 +118,14 @@ pub struct SweepArgs {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Go on with an interrupted sweep: its plan and order are taken from the folder
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "chunks", "gas", "axes", "engines", "payloads", "datadir"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "chunks", "gas", "axes", "set", "design", "standing", "exclude", "engines", "mix", "payloads", "datadir"])]
     pub resume: Option<PathBuf>,
-    /// Print the plan with an estimate and stop
+    /// Print every resolved value, where it comes from and an estimate, and stop
     #[arg(long)]
     pub dry_run: bool,
+    /// Measure also when there are more than 1,000 cells
+    #[arg(long)]
+    pub yes: bool,
     /// Print report.json (or plan.json with --dry-run) instead of a table
     #[arg(long)]
     pub json: bool,

@@ -53,19 +53,22 @@ pub enum Verb {
     Compare(CompareArgs),
     /// Recompute every published number of a results folder from its raw samples
     VerifyResults(VerifyResultsArgs),
+    /// Print the JSON schema of sweep files
+    Schema,
 }
 
 /// Runs a verb to its end and says how it went. Errors are printed to stderr, one clear message
 /// each.
 pub fn run(verb: Verb) -> ExitCode {
     let outcome = match verb {
-        Verb::Sweep(args) => crate::command::sweep(&args),
+        Verb::Sweep(args) => crate::command::sweep(*args),
         Verb::Replay(args) => crate::command::replay(&args),
         Verb::Init(args) => crate::command::init(&args),
         Verb::Generate(args) => crate::command::generate(&args),
         Verb::Report(args) => crate::command::report(&args),
         Verb::Compare(args) => crate::command::compare(&args),
         Verb::VerifyResults(args) => crate::command::verify_results(&args),
+        Verb::Schema => crate::command::schema(),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -30,14 +30,15 @@ pub(crate) fn generate(args: &GenerateArgs) -> Result<ExitCode> {
     });
     progress.end();
     let prepared = prepared?;
+    let mix = settings.mixes().concat();
     for level in &settings.levels {
-        let Some(made) = prepared.payloads.dirs().get(&level.gas) else {
+        let Some(made) = prepared.payloads.folder(&mix, level.gas) else {
             continue;
         };
         let shown = match folder(level) {
-            None => made.clone(),
+            None => made,
             Some(dir) => {
-                copy(made, &dir, payload::count(*level))?;
+                copy(&made, &dir, payload::count(*level))?;
                 dir
             }
         };
@@ -58,7 +59,7 @@ fn settings(args: &GenerateArgs) -> Result<Settings> {
     Ok(sweep::resolve(&SweepArgs {
         gas: Some(args.gas.clone()),
         count: args.count,
-        mix: args.mix.clone(),
+        mix: Some(args.mix.clone()),
         state: args.state.clone(),
         ..sweep
     })?)

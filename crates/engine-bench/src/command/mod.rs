@@ -18,6 +18,13 @@ pub(crate) use report::report;
 pub(crate) use sweep::sweep;
 pub(crate) use verify_results::verify_results;
 
+/// Prints the JSON schema of sweep files.
+pub(crate) fn schema() -> eyre::Result<std::process::ExitCode> {
+    let text = serde_json::to_string_pretty(&crate::sweep::schema())? + "\n";
+    print(&text)?;
+    Ok(std::process::ExitCode::SUCCESS)
+}
+
 use std::io::{self, IsTerminal as _, Write as _};
 
 /// The runtime of a command: this thread alone, so that measuring shares it with nothing and

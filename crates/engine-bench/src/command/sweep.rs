@@ -13,19 +13,27 @@ use bench_stats::rounds::PILOT_ROUNDS;
 use eyre::{Result, WrapErr as _, bail};
 use std::{
     collections::HashSet,
+    ffi::OsString,
     fs,
     path::{Path, PathBuf},
     process::ExitCode,
     time::{SystemTime, UNIX_EPOCH},
 };
 
-pub(crate) fn sweep(args: &SweepArgs) -> Result<ExitCode> {
+pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
+    let typed: Vec<OsString> = std::env::args_os().collect();
+    let (args, origins, question) = sweep::merge(args, &typed)?;
+    let args = &args;
     let plan = match &args.resume {
         Some(dir) => Plan::read(dir)?,
-        None => Plan::new(sweep::resolve(args)?),
+        None => Plan::asked(sweep::resolve(args)?, args.yes)?,
     };
     if args.dry_run {
-        return dry_run(&plan, args);
+        let values = sweep::shown(&plan.settings, &origins);
+        return dry_run(&plan, question.as_deref(), &values, args.json);
+    }
+    if let Some(question) = question.filter(|_| !args.quiet) {
+        eprintln!("{question}");
     }
     if !args.quiet {
         plan.notes.iter().for_each(|note| eprintln!("note: {note}"));
@@ -104,18 +112,27 @@ fn finish(out: &Path, ending: Ending, args: &SweepArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(EXIT_NOTHING_MEASURED))
 }
 
-fn dry_run(plan: &Plan, args: &SweepArgs) -> Result<ExitCode> {
-    let json = plan.to_json()?;
-    if args.json {
-        super::print(&json)?;
+/// Cells that a dry run lists.
+const LISTED_CELLS: usize = 40;
+
+/// Prints the plan, or everything that a person wants to know of it.
+fn dry_run(plan: &Plan, question: Option<&str>, values: &str, json: bool) -> Result<ExitCode> {
+    if json {
+        super::print(&plan.to_json()?)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let mut text = question.map_or(String::new(), |question| format!("{question}\n\n"));
+    text += &format!("{values}\n");
+    for note in &plan.notes {
+        text += &format!("note: {note}\n");
+    }
+    let ids: Vec<&str> = plan.cells.iter().map(|cell| cell.id.as_str()).collect();
+    let listed = ids.len().min(LISTED_CELLS);
+    text += &format!("cells: {}", ids[..listed].join(", "));
+    if listed < ids.len() {
+        text += &format!(" and {} more", ids.len() - listed);
+    }
     let estimate = &plan.estimate;
-    let notes: String = plan
-        .notes
-        .iter()
-        .map(|note| format!("note: {note}\n"))
-        .collect();
     let rounds = match plan.settings.adaptive {
         Some(_) => format!(
             "at least {PILOT_ROUNDS} and at most {} rounds; the first {PILOT_ROUNDS}: ",
@@ -124,9 +141,9 @@ fn dry_run(plan: &Plan, args: &SweepArgs) -> Result<ExitCode> {
         None => String::new(),
     };
     let visits = estimate.starts / plan.passes();
-    let text = format!(
-        "{json}{notes}{} cells, {rounds}{visits} visits, {} starts of an engine, {:.1} Ggas; about {:.0} s once state \
-         and payloads exist (assuming {} Ggas/s and {} s for each reset, start and stop)\n",
+    text += &format!(
+        "\n{} cells, {rounds}{visits} visits, {} starts of an engine, {:.1} Ggas; about {:.0} s \
+         once state and payloads exist (assuming {} Ggas/s and {} s for each reset, start and stop)\n",
         plan.cells.len(),
         estimate.starts,
         estimate.gas as f64 / 1e9,

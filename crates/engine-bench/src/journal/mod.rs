@@ -122,7 +122,8 @@ impl Decision {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LevelDecision {
     /// The level.
-    pub gas: crate::sweep::Gas,
+    #[serde(flatten)]
+    pub load: crate::plan::Load,
     /// Relative half width of its intervals; `None` while unknown.
     pub resolved: Option<f64>,
     /// Rounds in all that the wanted resolution takes.

@@ -89,55 +89,61 @@ fn advice(payload_base: u64, base: u64) -> String {
     format!("to start from the block they build on, give --target-block {payload_base}")
 }
 
+/// Which list of a sweep: a mix of transactions, empty for lists that were brought, and a gas level.
+pub type ListKey = (String, Gas);
+
 /// Where a sweep's payload lists are, and those in memory.
 #[derive(Debug, Default)]
 pub struct PayloadStore {
-    dirs: HashMap<Gas, PathBuf>,
-    kept: HashMap<Gas, Payloads>,
+    dirs: HashMap<ListKey, PathBuf>,
+    kept: HashMap<ListKey, Payloads>,
 }
 
 impl PayloadStore {
-    /// A store of the given folders, one per level.
-    pub fn new(dirs: impl IntoIterator<Item = (Gas, PathBuf)>) -> Self {
+    /// A store of the given folders, one per list.
+    pub fn new(dirs: impl IntoIterator<Item = (ListKey, PathBuf)>) -> Self {
         Self {
             dirs: dirs.into_iter().collect(),
             kept: HashMap::new(),
         }
     }
 
-    /// The folder of each level.
-    pub fn dirs(&self) -> &HashMap<Gas, PathBuf> {
-        &self.dirs
+    /// The folder of a list.
+    pub fn folder(&self, mix: &str, gas: Gas) -> Option<PathBuf> {
+        self.dirs.get(&(mix.to_owned(), gas)).cloned()
     }
 
-    fn no_folder(&self, gas: Gas) -> PayloadError {
-        let dir = self
-            .dirs
-            .get(&gas)
-            .and_then(|dir| dir.parent())
-            .unwrap_or(Path::new("."));
+    fn no_folder(dir: Option<&Path>, gas: Gas) -> PayloadError {
+        let above = dir.and_then(Path::parent).unwrap_or(Path::new("."));
         PayloadError::NoLevel {
-            dir: dir.to_owned(),
+            dir: above.to_owned(),
             gas,
         }
     }
 
-    /// The payloads of a level, checked against the base block.
+    /// The payloads of a mix and a level, checked against the base block.
     ///
     /// # Errors
     /// See [`PayloadError`].
-    pub fn load(&mut self, level: Level, base: &BlockIdentity) -> Result<Payloads, PayloadError> {
-        if let Some(kept) = self.kept.get(&level.gas) {
+    pub fn load(
+        &mut self,
+        mix: &str,
+        level: Level,
+        base: &BlockIdentity,
+    ) -> Result<Payloads, PayloadError> {
+        let key = (mix.to_owned(), level.gas);
+        if let Some(kept) = self.kept.get(&key) {
             return Ok(Arc::clone(kept));
         }
-        let dir = self.dirs.get(&level.gas).filter(|dir| dir.is_dir());
-        let dir = dir.ok_or_else(|| self.no_folder(level.gas))?;
+        let dir = self.dirs.get(&key).map(PathBuf::as_path);
+        let found = dir.filter(|dir| dir.is_dir());
+        let dir = found.ok_or_else(|| Self::no_folder(dir, level.gas))?;
         let payloads = Arc::new(open(dir, level, base)?);
         let bytes = |list: &Payloads| list.iter().map(|p| p.new_payload.len()).sum::<usize>();
         if self.kept.values().map(bytes).sum::<usize>() + bytes(&payloads) > KEPT_BYTES {
             self.kept.clear();
         }
-        self.kept.insert(level.gas, Arc::clone(&payloads));
+        self.kept.insert(key, Arc::clone(&payloads));
         Ok(payloads)
     }
 }

@@ -1,13 +1,17 @@
 //! The cells of a sweep, their names, and what visiting them will take.
 //!
 //! Invariant: cells are ordered by gas level, then engine, then axes in the order given. An engine
-//! without the flag of an axis has one cell for all its values.
+//! without the flag of an axis has one cell for all its values. Ids are unique.
 
 use super::{Cell, Estimate};
 use crate::{
     cache::file_safe,
-    sweep::{CHUNK_SIZE_FLAG, EngineSpec, Gas, ResetMethod, Settings, WarmUp},
+    sweep::{
+        Axis, CHUNK_SIZE_FLAG, Design, EngineSpec, Exclusion, Gas, MIX_AXIS, ResetMethod, Setting,
+        Settings, WarmUp,
+    },
 };
+use std::collections::HashSet;
 
 use bench_stats::rounds::PILOT_ROUNDS;
 
@@ -17,44 +21,144 @@ const ASSUMED_GGAS_PER_SECOND: f64 = 0.5;
 /// Typical of a small state; only the estimate uses it.
 const ASSUMED_RESTART_S: f64 = 2.0;
 
-/// All combinations of gas levels, engines and axis values.
+/// How many combinations there are, exclusions not counted; found without making them.
+pub(super) fn count(settings: &Settings) -> u128 {
+    let of_engine = |engine: &EngineSpec| {
+        let axes = settings.axes.iter().filter(|axis| engine.has(axis));
+        let lengths = axes.map(|axis| axis.values.len() as u128);
+        match settings.design {
+            Design::Full => lengths.fold(1, u128::saturating_mul),
+            // Mixes are crossed with the rest, so this is the most there can be.
+            Design::OneAtATime => 1 + lengths.sum::<u128>().pow(2),
+        }
+    };
+    let all: u128 = settings.engines.iter().map(of_engine).sum();
+    all.saturating_mul(settings.levels.len() as u128)
+}
+
+/// All combinations of gas levels, engines and axis values that are not left out.
 pub(super) fn of(settings: &Settings) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
+    let mut taken = HashSet::new();
     for level in &settings.levels {
         for engine in &settings.engines {
-            for flags in combinations(settings, engine) {
+            for flags in designed(settings, engine) {
                 let name = name(settings, engine, &flags, level.gas);
-                let id = unique(name, &cells);
-                cells.push(Cell {
-                    id,
+                let cell = Cell {
+                    id: String::new(),
                     engine: engine.name.clone(),
                     flags,
                     gas: level.gas,
                     duplicate_of: None,
-                });
+                };
+                if settings.exclude.iter().any(|out| excludes(out, &cell)) {
+                    continue;
+                }
+                let id = unique(name, |name| taken.contains(name));
+                taken.insert(id.clone());
+                cells.push(Cell { id, ..cell });
             }
         }
     }
     cells
 }
 
-/// The first cell of each gas level that has several, under another name.
+/// Whether a cell has all values of an exclusion.
+fn excludes(exclusion: &Exclusion, cell: &Cell) -> bool {
+    exclusion
+        .0
+        .iter()
+        .all(|Setting { flag, value }| match flag.as_str() {
+            "gas" => value.parse() == Ok(cell.gas),
+            "engine" => cell.engine == *value,
+            _ => cell
+                .flags
+                .iter()
+                .any(|(own, of)| own == flag && of == value),
+        })
+}
+
+/// The combinations of axis values that the design asks of an engine.
+fn designed(settings: &Settings, engine: &EngineSpec) -> Vec<Vec<(String, String)>> {
+    match settings.design {
+        Design::Full => combinations(settings, engine),
+        Design::OneAtATime => around_base(settings, engine),
+    }
+}
+
+/// The base and its neighbours: one axis at a time takes its other values. Mixes are crossed with
+/// the rest, since cells of different payloads are not compared.
+fn around_base(settings: &Settings, engine: &EngineSpec) -> Vec<Vec<(String, String)>> {
+    let axes: Vec<&Axis> = settings
+        .axes
+        .iter()
+        .filter(|axis| engine.has(axis))
+        .collect();
+    let stands = |axis: &Axis| {
+        let named = settings.standing.iter().find(|set| set.flag == axis.flag);
+        let first = axis.values.first().cloned().unwrap_or_default();
+        named.map_or(first, |set| set.value.clone())
+    };
+    let base: Vec<(String, String)> = axes
+        .iter()
+        .map(|axis| (axis.flag.clone(), stands(axis)))
+        .collect();
+    let mixes = axes.iter().position(|axis| axis.flag == MIX_AXIS);
+    let mixed: Vec<Vec<(String, String)>> = match mixes {
+        None => vec![base],
+        Some(at) => {
+            let with = |mix: &String| {
+                let mut flags = base.clone();
+                flags[at].1.clone_from(mix);
+                flags
+            };
+            axes[at].values.iter().map(with).collect()
+        }
+    };
+    let mut found = Vec::new();
+    for base in mixed {
+        found.push(base.clone());
+        for (at, axis) in axes.iter().enumerate().filter(|(at, _)| Some(*at) != mixes) {
+            let others = axis.values.iter().filter(|value| **value != base[at].1);
+            found.extend(others.map(|value| {
+                let mut flags = base.clone();
+                flags[at].1.clone_from(value);
+                flags
+            }));
+        }
+    }
+    found
+}
+
+/// The first cell of each gas level and mix that has several, under another name.
 pub(super) fn duplicates(settings: &Settings, cells: &[Cell]) -> Vec<Cell> {
     if !settings.duplicates {
         return Vec::new();
     }
     let mut duplicates: Vec<Cell> = Vec::new();
-    for level in &settings.levels {
-        let of_level: Vec<&Cell> = cells.iter().filter(|cell| cell.gas == level.gas).collect();
-        if let [first, _, ..] = of_level.as_slice() {
+    for first in firsts(cells) {
+        let others = cells.iter().filter(|cell| cell.shares_payloads(first));
+        if others.count() > 1 {
+            let taken = |name: &str| cells.iter().any(|cell| cell.id == name);
             duplicates.push(Cell {
-                id: unique(format!("{}-again", first.id), cells),
+                id: unique(format!("{}-again", first.id), taken),
                 duplicate_of: Some(first.id.clone()),
-                ..(*first).clone()
+                ..first.clone()
             });
         }
     }
     duplicates
+}
+
+/// The first cell of each group that replays the same payloads.
+pub(super) fn firsts(cells: &[Cell]) -> Vec<&Cell> {
+    let mut firsts: Vec<&Cell> = Vec::new();
+    for cell in cells {
+        if !firsts.iter().any(|first| first.shares_payloads(cell)) {
+            firsts.push(cell);
+        }
+    }
+    firsts
 }
 
 /// What the visits will take; those of the pilot when the sweep is adaptive.
@@ -104,9 +208,13 @@ pub(super) fn notes(settings: &Settings) -> Vec<String> {
     for engine in &settings.engines {
         let name = &engine.name;
         for flag in &engine.lacks {
-            notes.push(format!(
-                "{name} has no flag --{flag}: it has one cell for all values of that axis"
-            ));
+            let swept = settings.axes.iter().any(|axis| axis.flag == *flag);
+            let meaning = if swept {
+                "it has one cell for all values of that axis"
+            } else {
+                "it is started without"
+            };
+            notes.push(format!("{name} has no flag --{flag}: {meaning}"));
         }
         if !engine.kind.can_unwind() && settings.reset != ResetMethod::Copy {
             notes.push(format!(
@@ -145,6 +253,7 @@ fn name(settings: &Settings, engine: &EngineSpec, flags: &[(String, String)], ga
         let short = flag.rsplit('.').next().unwrap_or(flag);
         parts.push(match flag.as_str() {
             CHUNK_SIZE_FLAG => format!("chunk{value}"),
+            MIX_AXIS => value.clone(),
             _ => format!("{short}_{value}"),
         });
     }
@@ -153,8 +262,7 @@ fn name(settings: &Settings, engine: &EngineSpec, flags: &[(String, String)], ga
 }
 
 /// The name, numbered when replacing unsafe characters made two alike.
-fn unique(name: String, cells: &[Cell]) -> String {
-    let taken = |name: &str| cells.iter().any(|cell| cell.id == name);
+fn unique(name: String, taken: impl Fn(&str) -> bool) -> String {
     if !taken(&name) {
         return name;
     }

@@ -6,7 +6,7 @@
 mod cells;
 mod order;
 
-use crate::sweep::{Gas, Settings};
+use crate::sweep::{Gas, MIX_AXIS, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::{
@@ -19,6 +19,12 @@ pub const PLAN_FILE: &str = "plan.json";
 
 const FORMAT: &str = "engine-bench-plan";
 const VERSION: u64 = 1;
+
+/// Cells that a sweep may have without being asked twice.
+const MOST_CELLS_UNASKED: u128 = 1_000;
+
+/// Cells that a sweep may have at all.
+const MOST_CELLS: u128 = 1_000_000;
 
 /// A sweep, planned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,6 +66,25 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// What the payloads of the cell are.
+    pub fn load(&self) -> Load {
+        Load {
+            gas: self.gas,
+            mix: self.mix().map(str::to_owned),
+        }
+    }
+
+    /// The mix of transactions, where mixes are an axis.
+    pub fn mix(&self) -> Option<&str> {
+        let mix = self.flags.iter().find(|(axis, _)| axis == MIX_AXIS);
+        mix.map(|(_, mix)| mix.as_str())
+    }
+
+    /// Whether both replay the same payloads: only then are their throughputs compared.
+    pub fn shares_payloads(&self, other: &Self) -> bool {
+        self.gas == other.gas && self.mix() == other.mix()
+    }
+
     /// The axes of the cell as reports name them: `engine`, each flag, `gas`. Whole numbers are
     /// numbers.
     pub fn axes(&self) -> Map<String, Value> {
@@ -80,6 +105,33 @@ impl Cell {
             );
         }
         axes
+    }
+}
+
+/// A list of payloads of the sweep: a gas level, of one mix where mixes are an axis. Cells of one load
+/// are compared, others are not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// The gas level.
+    pub gas: Gas,
+    /// The mix of transactions, where mixes are an axis.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mix: Option<String>,
+}
+
+impl Load {
+    /// Whether a cell replays these payloads.
+    pub fn is_of(&self, cell: &Cell) -> bool {
+        self.gas == cell.gas && self.mix.as_deref() == cell.mix()
+    }
+}
+
+impl std::fmt::Display for Load {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.mix {
+            Some(mix) => write!(f, "{} {mix}", self.gas),
+            None => self.gas.fmt(f),
+        }
     }
 }
 
@@ -114,9 +166,27 @@ pub struct Estimate {
     pub duration_s: f64,
 }
 
-/// Why a plan cannot be stored or read back.
+/// Why a plan is refused, or cannot be stored or read back.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
+    /// More cells than anybody would want.
+    #[error(
+        "the axes make {0} cells, and a sweep has at most {MOST_CELLS}; use fewer values, --exclude or --design one-at-a-time"
+    )]
+    TooMany(u128),
+    /// More cells than are measured unasked.
+    #[error(
+        "the sweep has {cells} cells and would take about {} once state and payloads exist; use fewer values, --exclude or --design one-at-a-time, or --yes to measure them all", human(*duration_s)
+    )]
+    Unasked {
+        /// How many cells.
+        cells: usize,
+        /// The estimate, in seconds.
+        duration_s: f64,
+    },
+    /// Everything is excluded.
+    #[error("every cell is left out by --exclude; leave one of them away")]
+    NoCells,
     /// The file failed.
     #[error("failed to {action} {path}: {reason}")]
     Io {
@@ -137,7 +207,39 @@ pub enum PlanError {
     },
 }
 
+/// A duration as people say it.
+fn human(seconds: f64) -> String {
+    const DAY_S: f64 = 86_400.0;
+    match seconds {
+        s if s >= 2.0 * DAY_S => format!("{:.0} days", s / DAY_S),
+        s if s >= 7_200.0 => format!("{:.0} hours", s / 3_600.0),
+        s if s >= 120.0 => format!("{:.0} minutes", s / 60.0),
+        s => format!("{s:.0} seconds"),
+    }
+}
+
 impl Plan {
+    /// Plans a sweep that a person asked for; `yes` when they know that it is large.
+    ///
+    /// # Errors
+    /// When it has no cell, or too many.
+    pub fn asked(settings: Settings, yes: bool) -> Result<Self, PlanError> {
+        let most = cells::count(&settings);
+        if most > MOST_CELLS {
+            return Err(PlanError::TooMany(most));
+        }
+        let plan = Self::new(settings);
+        let cells = plan.cells.len();
+        if cells == 0 {
+            return Err(PlanError::NoCells);
+        }
+        if cells as u128 > MOST_CELLS_UNASKED && !yes {
+            let duration_s = plan.estimate.duration_s;
+            return Err(PlanError::Unasked { cells, duration_s });
+        }
+        Ok(plan)
+    }
+
     /// Plans a sweep.
     pub fn new(settings: Settings) -> Self {
         let cells = cells::of(&settings);
@@ -155,6 +257,14 @@ impl Plan {
             visits,
             estimate,
         }
+    }
+
+    /// The loads of the cells, in their order.
+    pub fn loads(&self) -> Vec<Load> {
+        cells::firsts(&self.cells)
+            .into_iter()
+            .map(Cell::load)
+            .collect()
     }
 
     /// The cell or duplicate of that id.
@@ -264,6 +374,88 @@ mod tests {
         let plan = Plan::new(settings);
         let ids: Vec<_> = plan.cells.iter().map(|cell| cell.id.as_str()).collect();
         insta::assert_snapshot!(format!("{}\n\n{}", ids.join("\n"), plan.notes.join("\n")));
+    }
+
+    /// Ids of the cells of a plan.
+    fn ids(flags: &[&str]) -> Vec<String> {
+        let plan = Plan::asked(settings(flags), false).unwrap();
+        plan.cells.into_iter().map(|cell| cell.id).collect()
+    }
+
+    #[test]
+    fn designs_and_exclusions_choose_cells() {
+        let axes = ["--chunks", "5,15,60", "--axis", "engine.w=1,2"];
+        let all = ids(&axes);
+        assert_eq!(all.len(), 6);
+        let with = |more: &[&str]| ids(&[&axes[..], more].concat());
+        assert_eq!(
+            with(&["--design", "one-at-a-time"]),
+            [
+                "chunk5-w_1-gas10M",
+                "chunk15-w_1-gas10M",
+                "chunk60-w_1-gas10M",
+                "chunk5-w_2-gas10M"
+            ]
+        );
+        assert_eq!(
+            with(&[
+                "--design",
+                "one-at-a-time",
+                "--base",
+                "engine.w=2",
+                "--gas",
+                "2M"
+            ]),
+            [
+                "chunk5-w_2-gas2M",
+                "chunk15-w_2-gas2M",
+                "chunk60-w_2-gas2M",
+                "chunk5-w_1-gas2M"
+            ]
+        );
+        let left = with(&[
+            "--exclude",
+            "engine.w=2,engine.multiproof-chunk-size=60",
+            "--exclude",
+            "engine.w=1,gas=10M",
+        ]);
+        assert_eq!(left, ["chunk5-w_2-gas10M", "chunk15-w_2-gas10M"]);
+        let mixed = with(&["--mix", "mainnet,whale", "--design", "one-at-a-time"]);
+        assert_eq!(mixed.len(), 8);
+        assert_eq!(
+            (&*mixed[0], &*mixed[4]),
+            ("mainnet-chunk5-w_1-gas10M", "whale-chunk5-w_1-gas10M")
+        );
+    }
+
+    #[test]
+    fn sweeps_that_are_too_large_or_empty_are_refused_with_their_size() {
+        let list = |values: u32| {
+            (1..=values)
+                .map(|n| n.to_string())
+                .collect::<Vec<_>>()
+                .join(",")
+        };
+        let refused =
+            |flags: &[&str], yes: bool| Plan::asked(settings(flags), yes).unwrap_err().to_string();
+        let (tens, hundreds) = (list(10), list(100));
+        let axis = |name: &str, values: &str| format!("engine.{name}={values}");
+        let (a, b) = (axis("a", &hundreds), axis("b", &hundreds));
+        let (c, d) = (axis("c", &tens), axis("d", &hundreds));
+        let large = ["--axis", &a, "--axis", &b, "--axis", &c];
+        let told = refused(&large, false);
+        assert!(
+            told.contains("100000 cells") && told.contains("days"),
+            "{told}"
+        );
+        assert_eq!(
+            Plan::asked(settings(&large), true).unwrap().cells.len(),
+            100_000
+        );
+        let huge = [&large[..], &["--axis", &d]].concat();
+        assert!(refused(&huge, true).contains("10000000 cells"));
+        let none = ["--chunks", "5", "--exclude", "gas=10M"];
+        assert!(refused(&none, true).contains("every cell"));
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(super) fn throughput(report: &Report) -> Grid {
         header.push("engine".to_owned());
     }
     let knobs = header.len();
-    header.extend(report.levels.iter().map(|level| level.gas.to_string()));
+    header.extend(gas_levels(report).iter().map(Gas::to_string));
     header.extend(["average".to_owned(), "rank".to_owned()]);
     let rows = report
         .ranking
@@ -63,8 +63,8 @@ fn row(report: &Report, ranked: &RankReport, several_engines: bool, knobs: usize
     if several_engines || knobs > row.len() {
         row.insert(0, engine.unwrap_or_default());
     }
-    row.extend(report.levels.iter().map(|level| {
-        cell_at(report, &ranked.axes, level.gas).map_or(NOTHING.into(), |cell| value(cell, level))
+    row.extend(gas_levels(report).into_iter().map(|gas| {
+        cell_at(report, &ranked.axes, gas).map_or(NOTHING.into(), |cell| value(report, cell))
     }));
     row.push(
         ranked
@@ -79,8 +79,8 @@ fn row(report: &Report, ranked: &RankReport, several_engines: bool, knobs: usize
 fn payloads_row(report: &Report, knobs: usize) -> Vec<String> {
     let mut row = vec!["payloads".to_owned()];
     row.resize(knobs, String::new());
-    for level in &report.levels {
-        let of_level = |cell: &&CellReport| cell.axes.get("gas") == Some(&level.gas.0.into());
+    for gas in gas_levels(report) {
+        let of_level = |cell: &&CellReport| cell.axes.get("gas") == Some(&gas.0.into());
         let payloads = report
             .cells
             .iter()
@@ -102,7 +102,18 @@ fn cell_at<'a>(report: &'a Report, knobs: &Map<String, Value>, gas: Gas) -> Opti
     })
 }
 
-fn value(cell: &CellReport, level: &LevelReport) -> String {
+/// The gas levels, each once: there is a level for each mix of transactions.
+fn gas_levels(report: &Report) -> Vec<Gas> {
+    let mut levels: Vec<Gas> = Vec::new();
+    for level in &report.levels {
+        if !levels.contains(&level.load.gas) {
+            levels.push(level.load.gas);
+        }
+    }
+    levels
+}
+
+fn value(report: &Report, cell: &CellReport) -> String {
     let Some(estimate) = &cell.execution_ggas_per_second else {
         return if cell.failed_visits > 0 {
             FAILED
@@ -111,7 +122,8 @@ fn value(cell: &CellReport, level: &LevelReport) -> String {
         }
         .to_owned();
     };
-    let mark = if level.best.contains(&cell.id) {
+    let mut levels = report.levels.iter();
+    let mark = if levels.any(|level| level.best.contains(&cell.id)) {
         BEST_MARK
     } else {
         ""
@@ -307,7 +319,7 @@ fn best_line(level: &LevelReport) -> Option<String> {
     };
     Some(format!(
         "{}: best {} of {cells}: {}{rest}",
-        level.gas,
+        level.load,
         level.best.len(),
         level.best.join(", ")
     ))

@@ -8,8 +8,9 @@ use crate::{
         self, Comparisons, Failure, Knob, Outcome, Summary, TimeSplit, log::engine_time_source,
     },
     journal::Decision,
+    plan::Load,
     run::Environment,
-    sweep::{Gas, Settings},
+    sweep::Settings,
 };
 use bench_stats::{Estimate, Latencies, interval::CONFIDENCE, settle::Settling};
 use serde::{Deserialize, Serialize};
@@ -133,7 +134,8 @@ pub struct LatencyReport {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LevelReport {
     /// The level.
-    pub gas: Gas,
+    #[serde(flatten)]
+    pub load: Load,
     /// Ids of the cells that none beats, the one with the highest throughput first.
     pub best: Vec<String>,
     /// Whether a best cell is at the edge of the values tried.
@@ -263,10 +265,11 @@ pub struct DuplicateReport {
 }
 
 /// Where the noise of the visits of a level comes from, as relative standard deviations.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LevelNoiseReport {
     /// The level.
-    pub gas: Gas,
+    #[serde(flatten)]
+    pub load: Load,
     /// Of a visit as a whole: restart and pass.
     pub visit: f64,
     /// Of one payload, neighbours' dependence included.
@@ -391,7 +394,7 @@ impl NoiseReport {
         });
         let levels = analyze::level_noise(outcome);
         let levels = levels.into_iter().map(|level| LevelNoiseReport {
-            gas: level.gas,
+            load: level.load,
             visit: level.components.visit.sqrt(),
             payload: level.components.block.sqrt(),
             payloads: level.components.blocks as u64,
@@ -482,7 +485,7 @@ impl LevelReport {
     fn of(level: &analyze::Level) -> Self {
         let versus = level.versus_best.iter();
         Self {
-            gas: level.gas,
+            load: level.load.clone(),
             best: level.best.clone(),
             grid_edge: level.grid_edge,
             inert: level.inert,

@@ -28,7 +28,7 @@ pub(super) fn of(report: &Report, comparisons: &Comparisons) -> Vec<String> {
 }
 
 fn of_level(level: &LevelReport, warnings: &mut Vec<String>) {
-    let gas = level.gas;
+    let gas = &level.load;
     if level.inert {
         warnings.push(format!("{gas}: the knob was inert, differences are noise"));
     }
@@ -79,7 +79,7 @@ fn unresolved(report: &Report) -> Vec<String> {
     let reached = |level: &LevelReport| {
         let decisions = adaptive.decisions.iter().rev();
         let levels = decisions.flat_map(|decision| &decision.levels);
-        let mut of_level = levels.filter(|found| found.gas == level.gas);
+        let mut of_level = levels.filter(|found| found.load == level.load);
         of_level.next().cloned()
     };
     let mut warnings = Vec::new();
@@ -90,7 +90,7 @@ fn unresolved(report: &Report) -> Vec<String> {
                 warnings.extend(half.map(|half| {
                     format!(
                         "{}: resolved to {:.2} %, not to the {:.2} % asked for; give a longer --budget",
-                        level.gas,
+                        level.load,
                         100.0 * half,
                         100.0 * adaptive.resolve
                     )
@@ -98,7 +98,7 @@ fn unresolved(report: &Report) -> Vec<String> {
             }
             None if adaptive.rounds < bench_stats::rounds::PILOT_ROUNDS => warnings.push(format!(
                 "{}: the sweep ended in its pilot, after {} of {} rounds",
-                level.gas,
+                level.load,
                 adaptive.rounds,
                 bench_stats::rounds::PILOT_ROUNDS
             )),

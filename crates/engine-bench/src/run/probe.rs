@@ -61,7 +61,7 @@ impl Probe<'_> {
             engine: &workspace.engine,
             datadir: &workspace.datadir,
             jwt_file: self.jwt_file,
-            flags: &[],
+            flags: &self.settings.knobs_of(&workspace.engine, &[]),
             defaults: engine::shared_flags(self.settings, &workspace.engine),
             log: self.logs.join(format!("{name}-{purpose}.log")),
             pid_file: self.pid_file,
@@ -105,21 +105,22 @@ impl Probe<'_> {
     ) -> Result<PayloadStore, StepError> {
         let levels = &self.settings.levels;
         self.check_limit(base)?;
-        let (PayloadSource::Generated { mix }, Some(builder)) = (&self.settings.payloads, builder)
+        let (PayloadSource::Generated { .. }, Some(builder)) = (&self.settings.payloads, builder)
         else {
-            return Ok(PayloadStore::new(
-                levels.iter().map(|level| (level.gas, self.folder(*level))),
-            ));
+            let brought = |level: &Level| ((String::new(), level.gas), self.folder(*level));
+            return Ok(PayloadStore::new(levels.iter().map(brought)));
         };
-        let recipe = self.recipe(mix, base)?;
         let mut folders = Vec::new();
-        for level in levels {
-            let found = recipe.find(self.cache, *level);
-            let folder = match found {
-                Some(folder) => folder,
-                None => self.generate(&recipe, *level, builder).await?,
-            };
-            folders.push((level.gas, folder));
+        for mix in self.settings.mixes() {
+            let recipe = self.recipe(mix, base)?;
+            for level in levels {
+                let found = recipe.find(self.cache, *level);
+                let folder = match found {
+                    Some(folder) => folder,
+                    None => self.generate(&recipe, *level, builder).await?,
+                };
+                folders.push(((mix.to_owned(), level.gas), folder));
+            }
         }
         Ok(PayloadStore::new(folders))
     }
@@ -172,7 +173,7 @@ impl Probe<'_> {
         level: Level,
         workspace: &Workspace,
     ) -> Result<PathBuf, StepError> {
-        let what = format!("generating payloads of {}", level.gas);
+        let what = format!("generating {} payloads of {}", recipe.mix.name(), level.gas);
         self.progress.begin(payload::count(level), &what);
         // Building moves the head, so every level begins with a reset.
         let log = self.logs.join("reset.log");

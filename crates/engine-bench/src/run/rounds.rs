@@ -148,7 +148,7 @@ impl<'a> Rounds<'a> {
 /// A decision about a level, as a line.
 fn describe(round: u64, level: &LevelDecision, adaptive: &Adaptive) -> String {
     let percent = |value: f64| format!("{:.2} %", 100.0 * value);
-    let mut text = format!("after round {round}, {}: ", level.gas);
+    let mut text = format!("after round {round}, {}: ", level.load);
     text.push_str(&match level.resolved {
         Some(half) => format!("differences resolved to {}", percent(half)),
         None => "noise not known yet".to_owned(),

@@ -79,8 +79,10 @@ impl Visiting<'_> {
             gas: self.cell.gas,
             count: None,
         });
+        let first = self.settings.mixes().first().copied().unwrap_or_default();
+        let mix = self.cell.mix().unwrap_or(first);
         let Prepared { payloads, base, .. } = &mut *self.prepared;
-        payloads.load(level, base).in_step(Step::Payloads)
+        payloads.load(mix, level, base).in_step(Step::Payloads)
     }
 
     fn warmup_length(&self, payloads: usize) -> usize {
@@ -115,7 +117,7 @@ impl Visiting<'_> {
         let (mut engine, mut node) = spend(&mut times.start_s, start).await?;
 
         self.progress.message(format!("{}: {label}", self.cell.id));
-        let mut waits = self.waits(&engine).await?;
+        let mut waits = self.waits(&engine, workspace).await?;
         let mut samples = Vec::new();
         let auth = &mut node.auth;
         let on_payload = || self.progress.advance();
@@ -152,11 +154,12 @@ impl Visiting<'_> {
         workspace: &Workspace,
         pass: &Pass<'_>,
     ) -> Result<(Engine, Node), StepError> {
+        let knobs = self.settings.knobs_of(&workspace.engine, &self.cell.flags);
         let launch = Launch {
             engine: &workspace.engine,
             datadir: &workspace.datadir,
             jwt_file: &self.prepared.jwt_file,
-            flags: &self.cell.flags,
+            flags: &knobs,
             defaults: engine::shared_flags(self.settings, &workspace.engine),
             log: pass.dir.join(ENGINE_LOG),
             pid_file: &self.prepared.pid_file,
@@ -205,7 +208,7 @@ impl Visiting<'_> {
         Err(StepError::new(Step::Attest, &cause))
     }
 
-    async fn waits(&self, engine: &Engine) -> Result<Waits, StepError> {
+    async fn waits(&self, engine: &Engine, workspace: &Workspace) -> Result<Waits, StepError> {
         let time = Duration::from_millis(self.settings.wait_time_ms);
         if !self.settings.wait_for_persistence {
             return Ok(Waits {
@@ -216,7 +219,8 @@ impl Visiting<'_> {
         let blocks = subscribe_persisted(&engine.endpoints().ws_url())
             .await
             .in_step(Step::Ready)?;
-        let every = self.settings.threshold_of(&self.cell.flags) + 1;
+        let knobs = self.settings.knobs_of(&workspace.engine, &self.cell.flags);
+        let every = self.settings.threshold_of(&knobs) + 1;
         Ok(Waits {
             time,
             persistence: Some((blocks, every)),

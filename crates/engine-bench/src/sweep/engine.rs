@@ -3,7 +3,7 @@
 //! Invariant: what an engine is, it says itself (`--version`); which flags of the axes it has, its
 //! own help says. Names of engines are unique in a sweep.
 
-use super::{Axis, EMBEDDED_ENGINE, ResolveError};
+use super::{Axis, EMBEDDED_ENGINE, ResolveError, is_engine_flag};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
@@ -51,6 +51,15 @@ impl EngineKind {
         }
     }
 
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BenchReth => "bench-reth",
+            Self::Reth => "reth",
+            Self::Geth => "geth",
+        }
+    }
+
     /// Whether a datadir can be brought back by a command of the engine.
     pub fn can_unwind(self) -> bool {
         self != Self::Geth
@@ -90,8 +99,8 @@ pub(crate) fn embedded_engine() -> Result<EngineSpec, ResolveError> {
 /// The engines as typed, each `bench-reth`, a name on the PATH, a path, or `NAME=PATH`.
 ///
 /// # Errors
-/// When one is no program, or two have the same name.
-pub(super) fn engines(typed: &[String], axes: &[Axis]) -> Result<Vec<EngineSpec>, ResolveError> {
+/// When one is no program, two have the same name, or none has a flag of the knobs.
+pub(super) fn engines(typed: &[String], knobs: &[&str]) -> Result<Vec<EngineSpec>, ResolveError> {
     if typed.is_empty() {
         return Ok(vec![embedded_engine()?]);
     }
@@ -106,7 +115,7 @@ pub(super) fn engines(typed: &[String], axes: &[Axis]) -> Result<Vec<EngineSpec>
     if let Some(twice) = twice {
         return Err(ResolveError::SameEngineName(twice.name.clone()));
     }
-    find_missing_flags(&mut engines, axes)?;
+    find_missing_flags(&mut engines, knobs)?;
     Ok(engines)
 }
 
@@ -152,13 +161,13 @@ fn find_program(place: &str) -> Option<PathBuf> {
     std::env::split_paths(&folders).find_map(|folder| at(folder.join(place)))
 }
 
-/// Notes for each engine which flags of the axes it lacks. A flag that no engine names in its help
+/// Notes for each engine which flags of the knobs it lacks. A flag that no engine names in its help
 /// may be a hidden one: engines that speak as reth does are left to judge it themselves.
-fn find_missing_flags(engines: &mut [EngineSpec], axes: &[Axis]) -> Result<(), ResolveError> {
-    let flags: Vec<&str> = axes
+fn find_missing_flags(engines: &mut [EngineSpec], knobs: &[&str]) -> Result<(), ResolveError> {
+    let flags: Vec<&str> = knobs
         .iter()
-        .filter(|axis| axis.is_engine_flag())
-        .map(|axis| axis.flag.as_str())
+        .copied()
+        .filter(|knob| is_engine_flag(knob))
         .collect();
     if flags.is_empty() {
         return Ok(());
@@ -235,10 +244,6 @@ mod tests {
         path.to_str().unwrap().to_owned()
     }
 
-    fn axis(text: &str) -> Axis {
-        text.parse().unwrap()
-    }
-
     #[test]
     fn an_engine_says_what_it_is() {
         for (line, kind) in [
@@ -283,18 +288,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let reth = program(dir.path(), "reth", "reth 1", "  --engine.chunk <N>\n --x");
         let geth = program(dir.path(), "geth", "geth version 1", "--cache value");
-        let axes = [
-            axis("engine.chunk=1,2"),
-            axis("cache=1,2"),
-            axis("env:A=1,2"),
-        ];
-        let found = engines(&[reth.clone(), geth.clone()], &axes).unwrap();
+        let knobs = ["engine.chunk", "cache", "env:A", "mix"];
+        let found = engines(&[reth.clone(), geth.clone()], &knobs).unwrap();
         assert_eq!(found[0].lacks, ["cache"]);
         assert_eq!(found[1].lacks, ["engine.chunk"]);
         // Part of a flag is another flag: hidden in one engine, nowhere in the other.
-        let hidden = engines(&[reth, geth.clone()], &[axis("engine.chun=1,2")]).unwrap();
+        let hidden = engines(&[reth, geth.clone()], &["engine.chun"]).unwrap();
         assert!(hidden[0].lacks.is_empty() && hidden[1].lacks == ["engine.chun"]);
-        let refused = engines(&[geth], &[axis("cach=1,2")]).unwrap_err();
+        let refused = engines(&[geth], &["cach"]).unwrap_err();
         assert!(refused.to_string().contains("--cach"), "{refused}");
     }
 }

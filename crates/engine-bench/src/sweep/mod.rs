@@ -4,15 +4,26 @@
 //! `resolve`.
 
 mod engine;
+mod file;
+mod knob;
+mod merge;
 mod resolve;
+mod schema;
+mod shown;
 mod value;
 
 pub use engine::{EngineKind, EngineSpec};
 pub(crate) use engine::{embedded_engine, version_line};
+pub use file::FileError;
+pub use knob::{Design, Exclusion, Setting};
+pub use merge::{MergeError, Origin, Origins, merge};
 pub use resolve::{ResolveError, resolve};
 pub(crate) use resolve::{default_count, profile_name};
+pub use schema::schema;
+pub use shown::shown;
+pub(crate) use value::is_engine_flag;
 pub use value::{
-    Axis, ChunkList, Gas, GasList, Percent, SWITCH_OFF, SWITCH_ON, Span, VARIABLE_PREFIX,
+    Axis, ChunkList, Gas, GasList, MIX_AXIS, Percent, SWITCH_OFF, SWITCH_ON, Span, VARIABLE_PREFIX,
     ValueError, WarmUp,
 };
 
@@ -30,8 +41,20 @@ pub const EMBEDDED_ENGINE: &str = "bench-reth";
 pub struct Settings {
     /// The engines compared.
     pub engines: Vec<EngineSpec>,
-    /// The knobs and their values; their product times gas levels and engines gives the cells.
+    /// The knobs and their values; the design combines them, for every gas level and engine.
     pub axes: Vec<Axis>,
+    /// Knobs that every cell gets, one value each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<Setting>,
+    /// Which combinations of the axes become cells.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub design: Design,
+    /// Where a one-at-a-time design stands; an axis that is not named stands at its first value.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub standing: Vec<Setting>,
+    /// Cells that are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<Exclusion>,
     /// Gas levels with the number of payloads of one pass, ascending by gas.
     pub levels: Vec<Level>,
     /// Where the base state comes from.
@@ -89,6 +112,39 @@ pub struct Adaptive {
     pub budget_s: Option<f64>,
 }
 
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl Settings {
+    /// The mixes of transactions that payloads are generated from; none when they are brought.
+    pub fn mixes(&self) -> Vec<&str> {
+        let PayloadSource::Generated { mix } = &self.payloads else {
+            return Vec::new();
+        };
+        let axis = self.axes.iter().find(|axis| axis.flag == MIX_AXIS);
+        axis.map_or_else(
+            || vec![mix.as_str()],
+            |axis| axis.values.iter().map(String::as_str).collect(),
+        )
+    }
+
+    /// The knobs that an engine is started with in a cell of these knobs.
+    pub fn knobs_of(
+        &self,
+        engine: &EngineSpec,
+        cell: &[(String, String)],
+    ) -> Vec<(String, String)> {
+        let common = self
+            .set
+            .iter()
+            .filter(|set| !engine.lacks.contains(&set.flag))
+            .map(|set| (set.flag.clone(), set.value.clone()));
+        let own = cell.iter().filter(|(knob, _)| knob != MIX_AXIS).cloned();
+        common.chain(own).collect()
+    }
+}
+
 /// One gas level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Level {
@@ -122,7 +178,7 @@ pub enum BaseSource {
 pub enum PayloadSource {
     /// Generated from a mix and the seed on the base state, kept in the cache.
     Generated {
-        /// `mainnet`, `cold-storage`, `whale` or `transfers`.
+        /// `mainnet`, `cold-storage`, `whale` or `transfers`; the first one where mixes are an axis.
         mix: String,
     },
     /// A folder that the user brought: one folder per gas level, or payloads.

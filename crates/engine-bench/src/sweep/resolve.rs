@@ -3,8 +3,9 @@
 //! Invariant: a resolved path is absolute, so that a plan means the same from any folder.
 
 use super::{
-    Adaptive, Axis, BaseSource, CHUNK_SIZE_FLAG, DEFAULT_RELEVANT, EngineKind, EngineSpec, Gas,
-    Level, PayloadSource, ResetMethod, Settings, engine::engines, value::GasList,
+    Adaptive, Axis, BaseSource, CHUNK_SIZE_FLAG, DEFAULT_RELEVANT, Design, EngineKind, EngineSpec,
+    Exclusion, Gas, Level, MIX_AXIS, PayloadSource, ResetMethod, Setting, Settings,
+    engine::engines, value::GasList,
 };
 use crate::{cache, cli::SweepArgs};
 use std::{
@@ -27,6 +28,9 @@ const UNBUDGETED_ROUNDS: u64 = 10;
 /// Gas levels when none are given.
 const DEFAULT_LEVELS: [Gas; 1] = [Gas(10_000_000)];
 
+/// Mix of transactions when none is asked for.
+const DEFAULT_MIX: &str = "mainnet";
+
 /// reth's default `--engine.persistence-threshold`, passed to every engine explicitly.
 const PERSISTENCE_THRESHOLD: u64 = 2;
 
@@ -34,12 +38,15 @@ const PERSISTENCE_THRESHOLD: u64 = 2;
 const PERSISTENCE_THRESHOLD_FLAG: &str = "engine.persistence-threshold";
 
 /// Flags that the harness sets itself: they cannot be swept.
-const RESERVED_FLAGS: [&str; 12] = [
+const RESERVED_FLAGS: [&str; 15] = [
     "chain",
     "config",
     "datadir",
+    "engine",
+    "gas",
     "http",
     "http.port",
+    MIX_AXIS,
     "ws",
     "ws.port",
     "authrpc.port",
@@ -93,6 +100,26 @@ pub enum ResolveError {
         "the flag --{0} is on two axes; list all its values in one --axis (--chunks is --axis engine.multiproof-chunk-size)"
     )]
     SameAxis(String),
+    /// A knob that is swept and set at once.
+    #[error("--{0} is both on an axis and in --set; a knob either varies or stays")]
+    SweptAndSet(String),
+    /// A knob that is set twice.
+    #[error("--{0} is set twice; give one value")]
+    SetTwice(String),
+    /// An axis with nothing to compare.
+    #[error(
+        "the axis {0} has one value, so there is nothing to compare; give two, or --set {0}={1} for every cell"
+    )]
+    OneValue(String, String),
+    /// A place on an axis that is none.
+    #[error("--base {0} names no axis of the sweep; the axes are {1}")]
+    BaseWithoutAxis(Setting, String),
+    /// A place for a design that has none.
+    #[error("--base is for --design one-at-a-time")]
+    BaseWithoutDesign,
+    /// An exclusion that cannot match.
+    #[error("--exclude {0}: {1} is none of the sweep's values")]
+    ExcludesNothing(Exclusion, Setting),
     /// A flag that the harness needs for itself.
     #[error("the flag --{0} is set by the sweep itself and cannot be an axis")]
     ReservedAxis(String),
@@ -120,12 +147,19 @@ pub enum ResolveError {
 /// See [`ResolveError`].
 pub fn resolve(args: &SweepArgs) -> Result<Settings, ResolveError> {
     let axes = axes(args)?;
-    let engines = engines(&args.engines, &axes)?;
+    check_set(&axes, &args.set)?;
+    let knobs = axes.iter().map(|axis| axis.flag.as_str());
+    let set = args.set.iter().map(|setting| setting.flag.as_str());
+    let engines = engines(&args.engines, &knobs.chain(set).collect::<Vec<_>>())?;
     let base = base(args)?;
     check_bases(&engines, &base, args)?;
     check_waits(&engines, args)?;
-    Ok(Settings {
+    let settings = Settings {
         axes,
+        set: args.set.clone(),
+        design: args.design.unwrap_or_default(),
+        standing: args.standing.clone(),
+        exclude: args.exclude.clone(),
         levels: levels(args),
         payloads: payloads(args)?,
         target_block: args.target_block,
@@ -146,7 +180,9 @@ pub fn resolve(args: &SweepArgs) -> Result<Settings, ResolveError> {
         cache_dir: cache::directory(args.state.cache_dir.as_deref())?,
         engines,
         base,
-    })
+    };
+    check_design(&settings)?;
+    Ok(settings)
 }
 
 impl Settings {
@@ -176,6 +212,12 @@ pub(crate) fn profile_name(text: &str) -> Result<String, ResolveError> {
         .map_err(|error| ResolveError::Workload(format!("--profile `{text}`: {error}")))
 }
 
+/// The canonical names of the mixes that are asked for.
+fn mixes(args: &SweepArgs) -> Result<Vec<String>, ResolveError> {
+    let typed = args.mix.as_deref().unwrap_or(DEFAULT_MIX);
+    typed.split(',').map(|name| mix_name(name.trim())).collect()
+}
+
 /// The canonical name of a mix.
 ///
 /// # Errors
@@ -200,9 +242,12 @@ fn base(args: &SweepArgs) -> Result<BaseSource, ResolveError> {
 
 fn payloads(args: &SweepArgs) -> Result<PayloadSource, ResolveError> {
     match &args.payloads {
-        None => Ok(PayloadSource::Generated {
-            mix: mix_name(&args.mix)?,
-        }),
+        None => {
+            let first = mixes(args)?.into_iter().next();
+            Ok(PayloadSource::Generated {
+                mix: first.unwrap_or_else(|| DEFAULT_MIX.to_owned()),
+            })
+        }
         Some(path) => Ok(PayloadSource::Folder {
             path: existing("the payload folder", path)?,
         }),
@@ -245,17 +290,101 @@ fn axes(args: &SweepArgs) -> Result<Vec<Axis>, ResolveError> {
         flag: CHUNK_SIZE_FLAG.to_owned(),
         values: chunks.0.iter().map(u64::to_string).collect(),
     });
-    let axes: Vec<Axis> = chunks.chain(args.axes.iter().cloned()).collect();
+    let one = args.axes.iter().find(|axis| axis.values.len() == 1);
+    if let Some(Axis { flag, values }) = one {
+        return Err(ResolveError::OneValue(flag.clone(), values.concat()));
+    }
+    let reserved = |axis: &&Axis| RESERVED_FLAGS.contains(&axis.flag.as_str());
+    if let Some(axis) = args.axes.iter().find(reserved) {
+        return Err(ResolveError::ReservedAxis(axis.flag.clone()));
+    }
+    let mixes = Axis {
+        flag: MIX_AXIS.to_owned(),
+        values: mixes(args)?,
+    };
+    let mixes = Some(mixes).filter(|axis| axis.values.len() > 1);
+    let axes: Vec<Axis> = mixes
+        .into_iter()
+        .chain(chunks)
+        .chain(args.axes.iter().cloned())
+        .collect();
     let mut flags = BTreeSet::new();
     for axis in &axes {
-        if RESERVED_FLAGS.contains(&axis.flag.as_str()) {
-            return Err(ResolveError::ReservedAxis(axis.flag.clone()));
+        let mut values = BTreeSet::new();
+        if let Some(twice) = axis.values.iter().find(|value| !values.insert(*value)) {
+            return Err(ResolveError::Workload(format!(
+                "--{} `{twice}`: it is in the list twice",
+                axis.flag
+            )));
         }
         if !flags.insert(axis.flag.as_str()) {
             return Err(ResolveError::SameAxis(axis.flag.clone()));
         }
     }
     Ok(axes)
+}
+
+/// A knob stays at one value, and is not one that varies or that the harness needs.
+fn check_set(axes: &[Axis], set: &[Setting]) -> Result<(), ResolveError> {
+    let mut flags = BTreeSet::new();
+    for Setting { flag, .. } in set {
+        if RESERVED_FLAGS.contains(&flag.as_str()) {
+            return Err(ResolveError::ReservedAxis(flag.clone()));
+        }
+        if axes.iter().any(|axis| axis.flag == *flag) {
+            return Err(ResolveError::SweptAndSet(flag.clone()));
+        }
+        if !flags.insert(flag) {
+            return Err(ResolveError::SetTwice(flag.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// Places and exclusions speak of values that the sweep has.
+fn check_design(settings: &Settings) -> Result<(), ResolveError> {
+    if settings.design == Design::Full && !settings.standing.is_empty() {
+        return Err(ResolveError::BaseWithoutDesign);
+    }
+    let names: Vec<&str> = settings
+        .axes
+        .iter()
+        .map(|axis| axis.flag.as_str())
+        .collect();
+    for standing in &settings.standing {
+        if !names.contains(&standing.flag.as_str()) {
+            let axes = names.join(", ");
+            return Err(ResolveError::BaseWithoutAxis(standing.clone(), axes));
+        }
+    }
+    for exclusion in &settings.exclude {
+        let foreign = exclusion.0.iter().find(|pair| !is_a_value(settings, pair));
+        if let Some(foreign) = foreign {
+            let (exclusion, foreign) = (exclusion.clone(), foreign.clone());
+            return Err(ResolveError::ExcludesNothing(exclusion, foreign));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a name and a value are of an axis, a gas level, a mix or an engine of the sweep.
+fn is_a_value(settings: &Settings, Setting { flag, value }: &Setting) -> bool {
+    match flag.as_str() {
+        "gas" => {
+            let gas: Option<Gas> = value.parse().ok();
+            settings.levels.iter().any(|level| Some(level.gas) == gas)
+        }
+        "engine" => settings.engines.iter().any(|engine| engine.name == *value),
+        MIX_AXIS => settings.mixes().contains(&value.as_str()),
+        flag => {
+            let of_axis = |axis: &Axis| axis.flag == flag && axis.values.contains(value);
+            settings.axes.iter().any(of_axis)
+                || settings
+                    .standing
+                    .iter()
+                    .any(|set| set.flag == flag && set.value == *value)
+        }
+    }
 }
 
 fn levels(args: &SweepArgs) -> Vec<Level> {

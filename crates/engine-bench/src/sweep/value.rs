@@ -43,6 +43,11 @@ pub enum ValueError {
         "`{0}` is not an axis; give a flag of the engine and its values, as in engine.storage-worker-count=2,4, or env:NAME=V1,V2"
     )]
     Axis(String),
+    /// Not a knob with one value.
+    #[error(
+        "`{0}` is not a knob with a value; give a flag of the engine and its value, as in engine.storage-worker-count=4"
+    )]
+    Setting(String),
     /// Not the name of an environment variable.
     #[error(
         "`{0}` is not the name of an environment variable; give letters, digits and _, as in env:MALLOC_CONF=a,b"
@@ -119,6 +124,9 @@ impl FromStr for ChunkList {
 /// What the name of an axis begins with when it is an environment variable of the engine.
 pub const VARIABLE_PREFIX: &str = "env:";
 
+/// The axis of sweeps over several mixes of transactions: `--mix` with a list.
+pub const MIX_AXIS: &str = "mix";
+
 /// The value with which a flag is given without one.
 pub const SWITCH_ON: &str = "on";
 
@@ -139,7 +147,7 @@ pub struct Axis {
 impl Axis {
     /// Whether it is a flag on the engine's command line.
     pub fn is_engine_flag(&self) -> bool {
-        !self.flag.starts_with(VARIABLE_PREFIX)
+        is_engine_flag(&self.flag)
     }
 }
 
@@ -155,6 +163,12 @@ impl FromStr for Axis {
             values: list(values, |item| Ok(item.to_owned()))?,
         })
     }
+}
+
+/// Whether a knob is a flag on the engine's command line: neither a variable of its environment nor
+/// the mix of transactions.
+pub(crate) fn is_engine_flag(knob: &str) -> bool {
+    !knob.starts_with(VARIABLE_PREFIX) && knob != MIX_AXIS
 }
 
 /// The name of a knob without the dashes it may be typed with.
