@@ -1,7 +1,8 @@
 //! Times the roots of a chain of synthetic blocks: the chunk policies block by block in turns, in
 //! one run, over a state that costs what a database costs. Changes are handed over in messages as
 //! the executing thread does, which is busy between two of them. Ratios are to the faster of the
-//! two reth policies.
+//! two reth policies, and times are lower quartiles, which other programs on the machine disturb
+//! least. `work` is the processor time of all threads but the executing one.
 //!
 //! `cargo run --release -p state-root --example timing [NAME=VALUE]...` with `mix` (a mix or
 //! `all`), `leaves` (of a block), `blocks`, `keys` (of a message), `pause` (µs between messages),
@@ -14,7 +15,8 @@ use alloy_primitives::B256;
 use chain::Mix;
 use cost::{Cost, CostlySource, spin};
 use state_root::{
-    ChunkPolicy, RootConfig, RootCounters, RootError, RootOutcome, RootPool, reference,
+    ChunkPolicy, RootConfig, RootCounters, RootError, RootOutcome, RootPool, RootStrategy,
+    reference,
     updates::{AccountChange, HashedState},
 };
 use std::{
@@ -78,24 +80,10 @@ struct Contender {
 }
 
 impl Contender {
-    fn new(
-        name: &str,
-        chunk_policy: ChunkPolicy,
-        (chunk_size, threads): (usize, usize),
-        kept_bytes: usize,
-    ) -> Result<Self, Box<dyn Error>> {
-        let threads = NonZeroUsize::new(threads).ok_or("no threads")?;
-        let pool = RootPool::new(RootConfig {
-            root_strategy: Default::default(),
-            chunk_size: NonZeroUsize::new(chunk_size).ok_or("no chunk size")?,
-            chunk_policy,
-            account_workers: threads,
-            storage_workers: threads,
-            kept_bytes,
-        })?;
+    fn new(name: &str, config: RootConfig) -> Result<Self, Box<dyn Error>> {
         Ok(Self {
-            name: format!("{name} {chunk_size}"),
-            pool,
+            name: format!("{name} {}", config.chunk_size),
+            pool: RootPool::new(config)?,
             total: Vec::new(),
             blocked: Vec::new(),
             work: Vec::new(),
@@ -135,17 +123,20 @@ impl Contender {
     }
 
     fn figures(&self, base: Duration) -> String {
-        let (total, blocked) = (median(&self.total), median(&self.blocked));
+        let (total, blocked) = (quartile(&self.total), quartile(&self.blocked));
         format!(
-            "{:>22} {:>8.2} ms {:>8.2} ms {:>5.1} % {:>7.2} x {:>8.2} ms {:>6} {:>6}",
+            "{:>22} {:>8.2} ms {:>8.2} ms {:>5.1} % {:>7.2} x {:>8.2} ms {:>6} {:>6} {:>6} {:>6} {:>6}",
             self.name,
             total.as_secs_f64() * 1e3,
             blocked.as_secs_f64() * 1e3,
             blocked.as_secs_f64() / total.as_secs_f64() * 1e2,
             base.as_secs_f64() / total.as_secs_f64(),
-            median(&self.work).as_secs_f64() * 1e3,
+            quartile(&self.work).as_secs_f64() * 1e3,
             self.counters.jobs,
             self.counters.nodes_revealed,
+            self.counters.nodes_reread,
+            self.counters.nodes_hashed,
+            self.counters.longest_chain,
         )
     }
 }
@@ -160,10 +151,11 @@ fn work_of_process() -> Duration {
     Duration::from_nanos(tasks.flatten().filter_map(read).sum())
 }
 
-fn median(times: &[Duration]) -> Duration {
+/// The time that a quarter of the blocks stays below.
+fn quartile(times: &[Duration]) -> Duration {
     let mut times = times.to_vec();
     times.sort_unstable();
-    times.get(times.len() / 2).copied().unwrap_or_default()
+    times.get(times.len() / 4).copied().unwrap_or_default()
 }
 
 /// The changes of a block, a message whenever enough keys have come together.
@@ -184,14 +176,32 @@ fn messages(changes: Vec<AccountChange>, keys: usize) -> Vec<Vec<AccountChange>>
 }
 
 fn contenders(threads: usize) -> Result<Vec<Contender>, Box<dyn Error>> {
-    let new = |name, policy, size, kept| Contender::new(name, policy, (size, threads), kept);
+    let threads = NonZeroUsize::new(threads).ok_or("no threads")?;
+    let config = |chunk_policy, chunk_size: u8| RootConfig {
+        root_strategy: RootStrategy::Task,
+        chunk_size: NonZeroUsize::MIN.saturating_add(usize::from(chunk_size) - 1),
+        chunk_policy,
+        account_workers: threads,
+        storage_workers: threads,
+        kept_bytes: 0,
+    };
+    let ranges = config(ChunkPolicy::RangeSteal, 60);
+    let warm = RootConfig {
+        kept_bytes: 1 << 30,
+        ..ranges
+    };
+    let parallel = RootConfig {
+        root_strategy: RootStrategy::Parallel,
+        ..ranges
+    };
     Ok(vec![
-        new("always", ChunkPolicy::Always, 60, 0)?,
-        new("reth-1.11", ChunkPolicy::Reth1_11, 60, 0)?,
-        new("reth-2.5", ChunkPolicy::Reth2_5, 5, 0)?,
-        new("reth-2.5", ChunkPolicy::Reth2_5, 60, 0)?,
-        new("range-steal cold", ChunkPolicy::RangeSteal, 60, 0)?,
-        new("range-steal warm", ChunkPolicy::RangeSteal, 60, 1 << 30)?,
+        Contender::new("always", config(ChunkPolicy::Always, 60))?,
+        Contender::new("reth-1.11", config(ChunkPolicy::Reth1_11, 60))?,
+        Contender::new("reth-2.5", config(ChunkPolicy::Reth2_5, 5))?,
+        Contender::new("reth-2.5", config(ChunkPolicy::Reth2_5, 60))?,
+        Contender::new("range-steal cold", ranges)?,
+        Contender::new("range-steal warm", warm)?,
+        Contender::new("parallel", parallel)?,
     ])
 }
 
@@ -246,15 +256,28 @@ fn run_mix(arguments: &Arguments, mix: Mix) -> Result<(), Box<dyn Error>> {
     }
     println!(
         "{mix}, {leaves} leaves; serial root {:.2?}",
-        median(&serial)
+        quartile(&serial)
     );
     println!(
-        "{:>22} {:>11} {:>11} {:>7} {:>9} {:>11} {:>6} {:>6}",
-        "", "block", "blocked", "share", "ratio", "work", "jobs", "nodes"
+        "{:>22} {:>11} {:>11} {:>7} {:>9} {:>11} {:>6} {:>6} {:>6} {:>6} {:>6}",
+        "",
+        "block",
+        "blocked",
+        "share",
+        "ratio",
+        "work",
+        "jobs",
+        "read",
+        "again",
+        "hashed",
+        "chain"
     );
     contenders.sort_by(|a, b| a.name.cmp(&b.name));
     let reth = contenders.iter().filter(|one| one.name.starts_with("reth"));
-    let base = reth.map(|one| median(&one.total)).min().unwrap_or_default();
+    let base = reth
+        .map(|one| quartile(&one.total))
+        .min()
+        .unwrap_or_default();
     for contender in &contenders {
         println!("{}", contender.figures(base));
     }

@@ -3,8 +3,8 @@
 //! ```text
 //!  executing thread           one of the pool's threads                     its other threads
 //!  ----------------           -------------------------                     -----------------
-//!  prepare(parent) ─────────▶ (nothing runs yet)
-//!  update(changes) ─queue───▶ the kept trie of the parent, or a stub
+//!  prepare(parent) ─────────▶ (nothing runs yet, nothing is waited for)
+//!  update(changes) ─queue───▶ take the kept trie of the parent, or a stub
 //!                             hash keys, look for unknown paths
 //!                             reveal them ═══ range ══════════════════════▶ take the other half
 //!                               ║               nobody else looks below it    of a range, open a
@@ -12,22 +12,24 @@
 //!  update(changes) ─queue───▶ … until the queue is empty; then the thread is free
 //!  finish() ────────queue───▶ change leaves and hash, by ranges in the same way
 //!           ◀────outcome───── keep the trie; answer; then trim what is kept
+//!  drop ────────────cancel──▶ put the trie back, if nothing was changed in it
 //! ```
 //!
 //! There is no thread for a block: whoever puts a message into an idle queue asks the pool to
-//! drive it, and the driver stops when the queue is empty. No thread waits for another either: one
-//! that needs the second half of a range works on other ranges until it is done.
+//! drive it, and the driver stops when the queue is empty. No thread waits for another's range
+//! either: one that needs the second half of a range works on other ranges until it is done. The
+//! one wait is that of a block's first message for the trimming of what its parent left.
 //!
-//! A range is a subtree and the sorted changes below it ([`walk`]). Its owner reads what it lacks,
-//! through a view that is open only meanwhile; what lies above is in memory since before the range
-//! was cut, so it is never read twice. Ranges are cut where they stand for more leaves than the
-//! grain, for which the chunk size is taken, and storage tries are cut like the account trie,
-//! in which they hang.
+//! A range is a subtree and the sorted changes below it ([`walk`]). Its owner reads what it lacks in
+//! one walk through one view, which is open only meanwhile; what lies above is in memory since
+//! before the range was cut, so it is never read twice. Ranges are cut where they stand for more
+//! leaves than the grain, for which the chunk size is taken, and storage tries are cut like the
+//! account trie, in which they hang. What has changed in a range is hashed level by level
+//! ([`mod@encode`]), so that many nodes share the lanes of one permutation.
 //!
-//! Tries are trees of shared nodes ([`node`]), so those of several blocks can be kept ([`kept`]):
-//! a block begins from the trie of its parent's state root, whichever block came last. A node
-//! depends on nothing but the leaves below it, so what is kept under a root is right wherever that
-//! root is the parent's.
+//! A trie is a tree that is changed in place ([`node`]) and passed on from block to block
+//! ([`kept`]). A node depends on nothing but the leaves below it, so what is kept under a root is
+//! right wherever that root is the parent's.
 
 mod change;
 mod encode;
