@@ -7,8 +7,6 @@
 //!
 //! Invariant: seeded, so a failure is the same on every machine.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use bench_stats::{
     Layout, Rules, SplitMix, Throughput, Verdict, bootstrap, compare_all, noise_of_duplicates,
     rounds,

@@ -55,10 +55,35 @@ fn report_json() {
 }
 
 #[test]
+fn report_html_opens_without_a_network_and_has_a_title_on_every_dot() {
+    let report = results();
+    let html = report::html(&report);
+    for word in ["src=", "href=", "<script", "<iframe", "@import", "url(", "<link"] {
+        assert!(!html.contains(word), "{word}");
+    }
+    let count = |text: &str| html.matches(text).count();
+    let visits: usize = report.cells.iter().map(|cell| cell.rounds.len()).sum();
+    let versus: usize = report
+        .levels
+        .iter()
+        .map(|level| level.versus_best.len())
+        .sum();
+    // Visits, intervals, and two dots of latency for each cell.
+    let dots = visits + versus + 2 * report.cells.len();
+    assert_eq!((count("<circle"), count("</title></circle>")), (dots, dots));
+    assert_eq!(count("<title></title>"), 0);
+    assert_eq!(count("<svg"), 3 * report.levels.len());
+    for cell in &report.cells {
+        let value = cell.execution_ggas_per_second.as_ref().unwrap().value;
+        assert!(html.contains(&format!("title=\"{}: {value:.4} Ggas/s", cell.id)));
+    }
+}
+
+#[test]
 fn cells_csv_is_written_beside_the_others() {
     let dir = tempfile::tempdir().unwrap();
     report::write(dir.path(), &results()).unwrap();
-    for file in [report::JSON_FILE, report::MARKDOWN_FILE] {
+    for file in [report::JSON_FILE, report::MARKDOWN_FILE, report::HTML_FILE] {
         assert!(dir.path().join(file).exists(), "{file}");
     }
     insta::assert_snapshot!(fs::read_to_string(dir.path().join(report::CELLS_FILE)).unwrap());

@@ -38,6 +38,8 @@ pub struct Summary {
     pub latency_us: Option<Latencies>,
     /// What the engine counted.
     pub knob: Knob,
+    /// Execution throughput of each round that gave numbers.
+    pub rounds: Vec<(u64, Throughput)>,
     /// Whether the measured passes had settled; `None` with too few payloads to tell.
     pub settling: Option<Settling>,
 }
@@ -114,6 +116,7 @@ fn one(outcome: &Outcome, cell: &Cell, knob: Knob) -> Summary {
         wall_clock: estimate(|pass| pass.last().map(|sample| sample.end_ns)),
         engine: estimate(|pass| pass.iter().map(|sample| sample.engine_ns).sum()),
         latency_us: Latencies::of(latencies).map(|latencies| latencies.scaled(1e-3)),
+        rounds: rounds_of(outcome, &cell.id),
         settling: settling(&mean_logs(&passes)),
         cell: cell.clone(),
         knob,

@@ -93,7 +93,11 @@ fn payloads_row(report: &Report, knobs: usize) -> Vec<String> {
     row
 }
 
-fn cell_at<'a>(report: &'a Report, knobs: &Map<String, Value>, gas: Gas) -> Option<&'a CellReport> {
+pub(super) fn cell_at<'a>(
+    report: &'a Report,
+    knobs: &Map<String, Value>,
+    gas: Gas,
+) -> Option<&'a CellReport> {
     report.cells.iter().find(|cell| {
         cell.axes.get("gas") == Some(&gas.0.into())
             && knobs
@@ -371,7 +375,7 @@ fn short(flag: &str) -> &str {
     }
 }
 
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)

@@ -5,6 +5,7 @@
 
 mod between;
 mod grid;
+mod html;
 mod markdown;
 mod model;
 mod table;
@@ -12,11 +13,12 @@ mod verify;
 mod warnings;
 
 pub use between::between;
+pub use html::html;
 pub use markdown::markdown;
 pub use model::{
     AdaptiveReport, CellReport, ComparisonReport, DuplicateReport, EnvironmentReport,
     EstimateReport, IntervalReport, LatencyReport, LevelNoiseReport, LevelReport, NoiseReport,
-    RankReport, RatioReport, Report, SettlingReport, UndecidedReport, VersusReport,
+    RankReport, RatioReport, Report, RoundReport, SettlingReport, UndecidedReport, VersusReport,
 };
 pub use table::{failures, table};
 pub use verify::verify;
@@ -30,6 +32,8 @@ use std::{
 pub const JSON_FILE: &str = "report.json";
 /// The report for readers.
 pub const MARKDOWN_FILE: &str = "report.md";
+/// The report to look at.
+pub const HTML_FILE: &str = "report.html";
 /// A row per cell.
 pub const CELLS_FILE: &str = "cells.csv";
 
@@ -60,6 +64,7 @@ pub fn write(dir: &Path, report: &Report) -> Result<(), WriteError> {
             .map_err(io::Error::from),
     )?;
     file(MARKDOWN_FILE, Ok(markdown(report).into_bytes()))?;
+    file(HTML_FILE, Ok(html(report).into_bytes()))?;
     file(CELLS_FILE, cells_csv(report).map_err(io::Error::other))
 }
 

@@ -74,6 +74,9 @@ pub struct CellReport {
     pub failed_visits: u64,
     /// Σ gas / Σ (newPayload + forkchoiceUpdated); null when no visit gave numbers.
     pub execution_ggas_per_second: Option<EstimateReport>,
+    /// The same of each visit that gave numbers.
+    #[serde(default)]
+    pub rounds: Vec<RoundReport>,
     /// Σ gas / Σ newPayload.
     pub new_payload_ggas_per_second: Option<EstimateReport>,
     /// Σ gas / wall time of the passes.
@@ -86,6 +89,15 @@ pub struct CellReport {
     pub knob: Knob,
     /// Whether the measured passes had settled; null with fewer than 20 payloads.
     pub settling: Option<SettlingReport>,
+}
+
+/// One visit.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RoundReport {
+    /// Its round.
+    pub round: u64,
+    /// Its execution throughput.
+    pub ggas_per_second: f64,
 }
 
 /// A test for a shift or a trend of block times within the measured passes.
@@ -438,6 +450,16 @@ impl CellReport {
             visits: summary.visits,
             failed_visits: summary.failed_visits,
             execution_ggas_per_second: summary.execution.map(EstimateReport::of),
+            rounds: summary
+                .rounds
+                .iter()
+                .filter_map(|(round, found)| {
+                    Some(RoundReport {
+                        round: *round,
+                        ggas_per_second: found.ggas_per_second()?,
+                    })
+                })
+                .collect(),
             new_payload_ggas_per_second: summary.new_payload.map(EstimateReport::of),
             wall_clock_ggas_per_second: summary.wall_clock.map(EstimateReport::of),
             engine_ggas_per_second: engine,

@@ -2,7 +2,7 @@
 //!
 //! Invariant: changes nothing; every finding names its file and place.
 
-use super::{CELLS_FILE, JSON_FILE, MARKDOWN_FILE, Report, cells_csv, markdown};
+use super::{CELLS_FILE, HTML_FILE, JSON_FILE, MARKDOWN_FILE, Report, cells_csv, html, markdown};
 use serde_json::Value;
 use std::{fs, io, path::Path};
 
@@ -36,7 +36,11 @@ pub fn verify(dir: &Path, report: &Report) -> io::Result<Vec<String>> {
     }
     let csv = cells_csv(report).map_err(io::Error::other)?;
     let csv = String::from_utf8(csv).map_err(io::Error::other)?;
-    for (name, computed) in [(MARKDOWN_FILE, markdown(report)), (CELLS_FILE, csv)] {
+    for (name, computed) in [
+        (MARKDOWN_FILE, markdown(report)),
+        (HTML_FILE, html(report)),
+        (CELLS_FILE, csv),
+    ] {
         match read(dir, name)? {
             None => findings.push(format!("{name} is missing")),
             Some(published) if published != computed => {
