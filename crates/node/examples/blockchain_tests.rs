@@ -204,6 +204,8 @@ fn engine_config() -> EngineConfig {
         gas_limit_target: 60_000_000,
         persistence_threshold: 1 << 20,
         memory_block_buffer_target: 0,
+        persistence_backpressure_threshold: 16,
+        state_cache_bytes: 4 << 20,
         root: RootConfig {
             root_strategy: RootStrategy::Task,
             chunk_size: one,

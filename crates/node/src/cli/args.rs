@@ -234,6 +234,23 @@ pub struct EngineArgs {
         value_name = "BLOCKS"
     )]
     pub memory_block_buffer_target: u64,
+    /// Serve no request while a save runs and this many blocks wait for the next one. Default:
+    /// twice the persistence threshold, at least 16
+    #[arg(
+        long = "engine.persistence-backpressure-threshold",
+        value_name = "BLOCKS"
+    )]
+    pub persistence_backpressure_threshold: Option<u64>,
+    /// Memory of accounts and slots that are kept across blocks, in megabytes
+    #[arg(
+        long = "engine.cross-block-cache-size",
+        default_value_t = 512,
+        value_name = "MEGABYTES"
+    )]
+    pub cross_block_cache_mb: usize,
+    /// Keep no accounts and slots across blocks
+    #[arg(long = "engine.disable-state-cache")]
+    pub disable_state_cache: bool,
     /// How many proof targets one job of a multiproof holds at most
     #[arg(
         long = "engine.multiproof-chunk-size",

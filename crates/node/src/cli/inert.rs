@@ -219,20 +219,19 @@ const INERT_NODE_FLAGS: &[InertFlags] = &[
         ..NONE
     },
     InertFlags {
-        reason: "has no cache of state between blocks and does not pre-execute transactions",
+        reason: "does not pre-execute transactions, and has no cache of precompiles or senders",
         switches: &[
             "engine.caching-and-prewarming",
             "engine.disable-cache-metrics",
             "engine.disable-caching-and-prewarming",
             "engine.disable-precompile-cache",
             "engine.disable-prewarming",
-            "engine.disable-state-cache",
             "engine.precompile-cache",
             "engine.sender-recovery-cache",
             "engine.share-execution-cache-with-payload-builder",
             "engine.txpool-prewarming",
         ],
-        options: &["engine.cross-block-cache-size", "engine.prewarming-threads"],
+        options: &["engine.prewarming-threads"],
         ..NONE
     },
     InertFlags {
@@ -252,7 +251,6 @@ const INERT_NODE_FLAGS: &[InertFlags] = &[
         ],
         options: &[
             "engine.invalid-header-cache-hit-eviction-threshold",
-            "engine.persistence-backpressure-threshold",
             "engine.slow-block-threshold",
         ],
         ..NONE

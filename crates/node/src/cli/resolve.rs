@@ -65,7 +65,7 @@ pub fn node(args: NodeArgs) -> eyre::Result<NodeConfig> {
         engine: EngineConfig {
             skip_invalid_transactions: args.builder.skip_invalid_transactions,
             gas_limit_target: args.builder.gas_limit,
-            ..engine(&args.engine)
+            ..engine(&args.engine)?
         },
         auth: (!rpc.disable_auth_server).then(|| AuthAddress {
             address: SocketAddr::new(rpc.auth_addr, ports.auth),
@@ -106,7 +106,7 @@ pub fn import(args: ImportArgs) -> eyre::Result<ImportConfig> {
     Ok(ImportConfig {
         datadir: datadir(&args.datadir)?,
         database: open_options(&args.database)?,
-        engine: engine(&args.engine),
+        engine: engine(&args.engine)?,
         path: args.path,
     })
 }
@@ -171,11 +171,18 @@ fn open_options(args: &DatabaseArgs) -> eyre::Result<OpenOptions> {
     })
 }
 
-fn engine(args: &EngineArgs) -> EngineConfig {
+fn engine(args: &EngineArgs) -> eyre::Result<EngineConfig> {
     let workers = default_workers(args.reserved_cpu_cores);
-    EngineConfig {
+    let cache_mb = if args.disable_state_cache {
+        0
+    } else {
+        args.cross_block_cache_mb
+    };
+    Ok(EngineConfig {
         persistence_threshold: args.persistence_threshold,
         memory_block_buffer_target: args.memory_block_buffer_target,
+        persistence_backpressure_threshold: backpressure_threshold(args)?,
+        state_cache_bytes: cache_mb.saturating_mul(MIB as usize),
         root: RootConfig {
             root_strategy: RootStrategy::Task,
             chunk_size: args.multiproof_chunk_size,
@@ -187,7 +194,25 @@ fn engine(args: &EngineArgs) -> EngineConfig {
         check_state_root: args.check_state_root,
         skip_invalid_transactions: false,
         gas_limit_target: 0,
+    })
+}
+
+/// Least number of blocks that wait for a save before the engine does.
+const LEAST_BACKPRESSURE_BLOCKS: u64 = 16;
+
+/// As reth 2.5 has it.
+fn backpressure_threshold(args: &EngineArgs) -> eyre::Result<u64> {
+    let persistence = args.persistence_threshold;
+    let Some(backpressure) = args.persistence_backpressure_threshold else {
+        return Ok(persistence.saturating_mul(2).max(LEAST_BACKPRESSURE_BLOCKS));
+    };
+    if backpressure > persistence {
+        return Ok(backpressure);
     }
+    Err(eyre!(
+        "failed to use --engine.persistence-backpressure-threshold {backpressure}: it must be \
+         above --engine.persistence-threshold, which is {persistence}"
+    ))
 }
 
 /// Ether to wei, exact to the gwei.
@@ -286,6 +311,8 @@ mod tests {
         let config = resolved("");
         assert_eq!(config.engine.persistence_threshold, 2);
         assert_eq!(config.engine.memory_block_buffer_target, 0);
+        assert_eq!(config.engine.persistence_backpressure_threshold, 16);
+        assert_eq!(config.engine.state_cache_bytes, 512 << 20);
         assert_eq!(config.engine.root.chunk_size.get(), 60);
         assert_eq!(config.engine.root.account_workers, default_workers(1));
         assert!(config.engine.skip_invalid_transactions);
@@ -303,6 +330,32 @@ mod tests {
             (ws.address.to_string(), ws.modules.to_string()),
             ("0.0.0.0:1".into(), "eth,reth".into())
         );
+    }
+
+    #[test]
+    fn backpressure_begins_above_the_persistence_threshold() {
+        let of = |flags| {
+            let config = node(typed(flags)).map_err(|error| error.to_string())?;
+            Ok::<_, String>(config.engine.persistence_backpressure_threshold)
+        };
+        assert_eq!(of("--engine.persistence-threshold 20"), Ok(40));
+        let given = "--engine.persistence-backpressure-threshold 3";
+        assert_eq!(of(given), Ok(3));
+        let refused = of(&format!("{given} --engine.persistence-threshold 3")).unwrap_err();
+        assert!(
+            refused.contains("above --engine.persistence-threshold"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn a_state_cache_can_be_switched_off() {
+        for (flags, bytes) in [
+            ("--engine.cross-block-cache-size 3", 3 << 20),
+            ("--engine.disable-state-cache", 0),
+        ] {
+            assert_eq!(resolved(flags).engine.state_cache_bytes, bytes, "{flags}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::{
     report::{Added, RootReport},
     root::{BlockRoot, StepRoots},
     senders::{SenderStream, SignatureRules},
+    state_cache::CachedState,
     tree::{ExecutedBlock, ParentState},
     validate::{self, Blame, Invalid, Payload, ReceiptSummary},
     waiting::as_payload,
@@ -318,6 +319,13 @@ impl Engine {
         Ok(Validated { block, root })
     }
 
+    /// What the cache knows of the state after `parent`.
+    fn cached_state(&self, parent: &ParentState) -> Option<CachedState> {
+        let hash = parent.tip.hash;
+        let is_head = hash == self.shared.tree().head().hash;
+        self.state_cache.as_ref()?.after(hash, is_head)
+    }
+
     /// The state under block `number` on `parent`, whose changes go to `root`, and before Byzantium
     /// to the roots that receipts name as well.
     fn open_block(
@@ -328,6 +336,7 @@ impl Engine {
     ) -> Result<(BlockState, Option<StepRoots>), EngineError> {
         let reader = self.shared.open_state(parent)?;
         let reader = reader.ok_or(EngineError::StateGone(parent.tip.hash))?;
+        let reader = reader.with_cache(self.cached_state(parent));
         if self.shared.chain.is_byzantium_active_at_block(number) {
             return Ok((open_state(reader, root.hook()), None));
         }

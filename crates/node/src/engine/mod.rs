@@ -31,6 +31,7 @@ mod report;
 mod root;
 mod root_check;
 mod senders;
+mod state_cache;
 mod step_roots;
 mod tree;
 mod trial;
@@ -55,11 +56,12 @@ pub use proof::ProofError;
 pub use reader::{ChainReader, ReadError, StateReader};
 use reader::{Shared, stored_tip};
 use report::Added;
+use state_cache::StateCache;
 use state_db::{DbError, DbView, OverlaySource, StateDb, UnwindError};
 use state_root::{RootConfig, RootPool};
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 use tokio::sync::{oneshot, watch};
-use tree::Tree;
+use tree::{ExecutedBlock, Tree};
 pub use trial::{Trial, TrialBlock, TrialError, TrialEvm, TrialState};
 use waiting::{InvalidBlocks, Waiting};
 
@@ -73,6 +75,10 @@ pub struct EngineConfig {
     pub persistence_threshold: u64,
     /// How many of the newest blocks a save leaves in memory.
     pub memory_block_buffer_target: u64,
+    /// While a save runs, no request is served once this many blocks wait for the next one.
+    pub persistence_backpressure_threshold: u64,
+    /// Memory of the state that is kept across blocks, in bytes; 0 keeps none.
+    pub state_cache_bytes: usize,
     /// Workers, chunk size and chunk policy of the state root.
     pub root: RootConfig,
     /// Compare every parallel root with the serial reference.
@@ -155,6 +161,7 @@ pub fn spawn(
         .map_err(|error| EngineError::Start(format!("start the state root threads: {error}")))?;
     let skip_invalid_transactions = config.skip_invalid_transactions;
     let persistence = Persistence::spawn(db.clone())?;
+    let state_cache = StateCache::new(config.state_cache_bytes);
     let shared = Arc::new(Shared::new(chain, db, tree));
     let (requests, received) = crossbeam_channel::unbounded();
     let (persisted_sender, persisted) = watch::channel(head);
@@ -163,6 +170,7 @@ pub fn spawn(
         config,
         pool,
         persistence,
+        state_cache,
         persisted: persisted_sender,
         saved_markers,
         waiting: Waiting::default(),
@@ -233,6 +241,7 @@ struct Engine {
     config: EngineConfig,
     pool: RootPool<OverlaySource>,
     persistence: Persistence,
+    state_cache: Option<Arc<StateCache>>,
     persisted: watch::Sender<BlockNumHash>,
     /// The markers as the database has them, or will once the save under way is done.
     saved_markers: Markers,
@@ -247,6 +256,11 @@ impl Engine {
     /// is to be told its result.
     fn run(mut self, requests: &Receiver<Message>) -> Option<Farewell> {
         loop {
+            if self.has_fallen_behind() {
+                // A failure is seen below.
+                let _ = self.settle_save();
+                self.start_save();
+            }
             select_biased! {
                 recv(self.persistence.results()) -> result => match result {
                     Ok(result) => self.absorb_save(result),
@@ -271,6 +285,21 @@ impl Engine {
                 return self.decline(requests);
             }
         }
+    }
+
+    /// Whether so many blocks wait for the end of a save that it must come before the next block.
+    fn has_fallen_behind(&self) -> bool {
+        let (head, persisted) = self.head_and_persisted();
+        let waiting = head
+            .saturating_sub(persisted)
+            .saturating_sub(self.config.memory_block_buffer_target);
+        self.persistence.in_flight() && waiting >= self.config.persistence_backpressure_threshold
+    }
+
+    /// Numbers of the head and of the last block in the database.
+    fn head_and_persisted(&self) -> (u64, u64) {
+        let tree = self.shared.tree();
+        (tree.head().header.number, tree.persisted().header.number)
     }
 
     /// Answers every request with the reason of the failure, until shutdown.
@@ -372,29 +401,37 @@ impl Engine {
         }
     }
 
-    /// Merges the new block into the overlay its children will read through, and executes
-    /// payloads that were waiting for it.
+    /// Prepares for the children of a new block, and executes payloads that were waiting for it.
     fn after_insert(&mut self, added: Option<&Added>) {
-        let mut parents: Vec<B256> = added.map(|added| added.block.hash()).into_iter().collect();
-        while let Some(parent) = parents.pop() {
-            let state = self.shared.tree().state_after(parent);
-            if let Some(Err(error)) = state.map(|state| state.overlay(&self.shared.db)) {
-                tracing::warn!(target: "engine::tree", %error, "Failed to merge a block's changes");
-            }
-            for child in self.waiting.children(parent) {
+        let mut parents: Vec<_> = added.map(|added| added.block.clone()).into_iter().collect();
+        while let Some(block) = parents.pop() {
+            self.prepare_for_child(&block);
+            for child in self.waiting.children(block.hash()) {
                 let (number, hash) = (child.block_number(), child.block_hash());
                 self.waiting.remove(hash);
                 match self.insert_payload(child) {
                     Ok(inserted) => {
                         let status = &inserted.status.status;
                         report::outcome(number, hash, status, inserted.added.as_ref());
-                        parents.extend(inserted.added.map(|added| added.block.hash()));
+                        parents.extend(inserted.added.map(|added| added.block));
                     }
                     Err(error) => {
                         tracing::error!(target: "engine::tree", number, %error, "Payload failed");
                     }
                 }
             }
+        }
+    }
+
+    /// Moves the state cache on to a new block, and merges the block into the overlay through
+    /// which the roots of its children are computed.
+    fn prepare_for_child(&self, block: &ExecutedBlock) {
+        if let Some(cache) = &self.state_cache {
+            cache.advance(block.header().parent_hash, block.hash(), &block.bundle);
+        }
+        let state = self.shared.tree().state_after(block.hash());
+        if let Some(Err(error)) = state.map(|state| state.overlay(&self.shared.db)) {
+            tracing::warn!(target: "engine::tree", %error, "Failed to merge a block's changes");
         }
     }
 
@@ -422,10 +459,7 @@ impl Engine {
         if self.persistence.in_flight() || self.ready().is_err() {
             return;
         }
-        let (head, persisted) = {
-            let tree = self.shared.tree();
-            (tree.head().header.number, tree.persisted().header.number)
-        };
+        let (head, persisted) = self.head_and_persisted();
         if head.saturating_sub(persisted) > self.config.persistence_threshold {
             self.save_up_to(head.saturating_sub(self.config.memory_block_buffer_target));
         } else if head == persisted {

@@ -18,6 +18,9 @@ use std::{sync::Arc, thread::JoinHandle, time::Instant};
 /// Numbers of the safe and the finalized block, as far as they are in the database.
 pub(super) type Markers = (Option<u64>, Option<u64>);
 
+/// The nice value of threads that run when nothing else does.
+const LOWEST_PRIORITY: i32 = 19;
+
 /// One batch, oldest block first, and the markers that go with it.
 struct Save {
     blocks: Vec<Arc<ExecutedBlock>>,
@@ -67,6 +70,7 @@ impl Persistence {
         let thread = std::thread::Builder::new()
             .name("persistence".into())
             .spawn(move || {
+                yield_to_blocks();
                 for job in received {
                     if sender.send(save(&db, &job)).is_err() {
                         return;
@@ -118,6 +122,17 @@ impl Drop for Persistence {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// Lets the calling thread run when the threads that execute blocks leave a CPU free.
+///
+/// Saving takes as much CPU time as executing does. What it does not get in a burst of blocks comes
+/// together in larger saves, which cost less; the engine waits when there is too much to save.
+fn yield_to_blocks() {
+    let thread = rustix::thread::gettid();
+    if let Err(error) = rustix::process::setpriority_process(Some(thread), LOWEST_PRIORITY) {
+        tracing::debug!(target: "engine::persistence", %error, "Saving runs at normal priority");
     }
 }
 
@@ -202,7 +217,7 @@ fn storage_delta(account: &BundleAccount) -> StorageDelta {
 
 /// Whether the database may hold slots of a destroyed account. It cannot when the account did not
 /// exist before the block.
-fn had_storage(account: &BundleAccount) -> bool {
+pub(super) fn had_storage(account: &BundleAccount) -> bool {
     account.original_info.is_some() && account.status != AccountStatus::LoadedNotExisting
 }
 

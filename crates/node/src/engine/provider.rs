@@ -1,6 +1,6 @@
 //! Plain state after one block: in-memory blocks newest to oldest, then one database snapshot.
 
-use super::{reader::ReadError, tree::ExecutedBlock, witness::Reads};
+use super::{reader::ReadError, state_cache::CachedState, tree::ExecutedBlock, witness::Reads};
 use alloy_primitives::{Address, B256, KECCAK256_EMPTY, U256, map::B256Map};
 use revm::{DatabaseRef, bytecode::Bytecode, database::BundleState, state::AccountInfo};
 use state_db::DbView;
@@ -40,6 +40,8 @@ pub struct StateReader {
     view: DbView,
     history: Option<u64>,
     codes: Arc<CodeCache>,
+    /// What is known of this state without looking it up.
+    cached: Option<CachedState>,
     /// Where reads of an execution are noted, when somebody wants to know.
     reads: Option<Arc<Mutex<Reads>>>,
 }
@@ -58,8 +60,15 @@ impl StateReader {
             view,
             history,
             codes,
+            cached: None,
             reads: None,
         }
+    }
+
+    /// Looks in a cache of the same state first, and keeps there what it reads.
+    pub(super) fn with_cache(mut self, cached: Option<CachedState>) -> Self {
+        self.cached = cached;
+        self
     }
 
     /// Notes what an execution reads from now on.
@@ -76,6 +85,18 @@ impl StateReader {
 
     /// An account, or `None` when it does not exist.
     pub fn account(&self, address: Address) -> Result<Option<Account>, ReadError> {
+        let Some(cached) = &self.cached else {
+            return self.look_up_account(address);
+        };
+        if let Some(account) = cached.account(&address) {
+            return Ok(account);
+        }
+        let account = self.look_up_account(address)?;
+        cached.keep_account(address, account);
+        Ok(account)
+    }
+
+    fn look_up_account(&self, address: Address) -> Result<Option<Account>, ReadError> {
         for bundle in self.bundles() {
             if let Some(account) = bundle.state.get(&address) {
                 return Ok(account
@@ -93,6 +114,18 @@ impl StateReader {
     /// The value of a slot; zero when absent.
     pub fn storage(&self, address: Address, slot: B256) -> Result<U256, ReadError> {
         let key = U256::from_be_bytes(slot.0);
+        let Some(cached) = &self.cached else {
+            return self.look_up_slot(address, slot, key);
+        };
+        if let Some(value) = cached.slot(address, key) {
+            return Ok(value);
+        }
+        let value = self.look_up_slot(address, slot, key)?;
+        cached.keep_slot(address, key, value);
+        Ok(value)
+    }
+
+    fn look_up_slot(&self, address: Address, slot: B256, key: U256) -> Result<U256, ReadError> {
         for bundle in self.bundles() {
             let Some(account) = bundle.state.get(&address) else {
                 continue;

@@ -63,6 +63,8 @@ fn configs() -> impl Strategy<Value = EngineConfig> {
         EngineConfig {
             persistence_threshold: threshold,
             memory_block_buffer_target: buffer.min(threshold),
+            persistence_backpressure_threshold: 16,
+            state_cache_bytes: 4 << 20,
             root: RootConfig {
                 chunk_policy,
                 ..config.root

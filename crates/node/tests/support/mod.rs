@@ -152,6 +152,8 @@ pub(crate) fn config() -> EngineConfig {
     EngineConfig {
         persistence_threshold: 2,
         memory_block_buffer_target: 0,
+        persistence_backpressure_threshold: 16,
+        state_cache_bytes: 4 << 20,
         root: RootConfig {
             root_strategy: RootStrategy::Task,
             chunk_size: count(5),
