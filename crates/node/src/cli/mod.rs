@@ -148,7 +148,7 @@ mod tests {
             noted("--disable-discovery has no effect: bench-reth has no networking"),
             1
         );
-        assert_eq!(node.inert.0.len(), 12, "{:#?}", node.inert.0);
+        assert_eq!(node.inert.0.len(), 11, "{:#?}", node.inert.0);
     }
 
     #[test]
