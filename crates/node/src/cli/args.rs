@@ -10,7 +10,7 @@ use super::{
 use alloy_eips::BlockHashOrNumber;
 use alloy_primitives::Bytes;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
-use state_root::ChunkPolicy;
+use state_root::{ChunkPolicy, RootStrategy};
 use std::{
     net::{IpAddr, Ipv4Addr},
     num::NonZeroUsize,
@@ -284,6 +284,15 @@ pub struct EngineArgs {
         value_name = "POLICY"
     )]
     pub chunk_policy: ChunkPolicy,
+    /// When a block's state root is computed: task (while it executes), parallel (afterwards, tries
+    /// side by side), serial (afterwards, on one thread), or skip (not at all: roots are taken on
+    /// trust and no block is saved, to measure what is left without them)
+    #[arg(
+        long = "bench.root-strategy",
+        default_value = "task",
+        value_name = "STRATEGY"
+    )]
+    pub root_strategy: RootStrategy,
     /// Memory of the trie nodes that range-steal keeps across blocks, in megabytes
     #[arg(
         long = "bench.root-arena-mb",

@@ -186,7 +186,7 @@ const INERT_NODE_FLAGS: &[InertFlags] = &[
         ..NONE
     },
     InertFlags {
-        reason: "computes every state root while the block executes, as --bench.chunk-policy says",
+        reason: "computes state roots as --bench.root-strategy and --bench.chunk-policy say",
         switches: &[
             "bench.force-state-root-task",
             "engine.disable-proof-v2",

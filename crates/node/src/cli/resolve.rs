@@ -22,7 +22,7 @@ use crate::{
 use alloy_primitives::U256;
 use eyre::{Context as _, eyre};
 use state_db::{OpenOptions, SyncMode};
-use state_root::{RootConfig, RootStrategy};
+use state_root::RootConfig;
 use std::{env, net::SocketAddr, num::NonZeroUsize, path::PathBuf, thread};
 
 /// What one megabyte of `--rpc.max-*-size` is, in bytes.
@@ -184,7 +184,7 @@ fn engine(args: &EngineArgs) -> eyre::Result<EngineConfig> {
         persistence_backpressure_threshold: backpressure_threshold(args)?,
         state_cache_bytes: cache_mb.saturating_mul(MIB as usize),
         root: RootConfig {
-            root_strategy: RootStrategy::Task,
+            root_strategy: args.root_strategy,
             chunk_size: args.multiproof_chunk_size,
             chunk_policy: args.chunk_policy,
             account_workers: args.account_worker_count.unwrap_or(workers),

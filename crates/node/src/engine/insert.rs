@@ -302,11 +302,12 @@ impl Engine {
         let (receipts, executed) = wait(&executed)?;
         validate::check_results(&payload.header, &executed, &receipts)?;
         // A strategy that knows no root takes the header's on trust.
-        let root = outcome.root.unwrap_or(payload.header.state_root);
-        validate::check_state_root(&payload.header, root)?;
+        if let Some(root) = outcome.root {
+            validate::check_state_root(&payload.header, root)?;
+        }
         let chain_block = chain_block(payload, signed, executed.receipts);
         let root = RootReport {
-            root,
+            root: outcome.root,
             counters: outcome.counters,
             elapsed: blocked,
         };
@@ -321,9 +322,9 @@ impl Engine {
 
     /// What the cache knows of the state after `parent`.
     fn cached_state(&self, parent: &ParentState) -> Option<CachedState> {
-        let hash = parent.tip.hash;
-        let is_head = hash == self.shared.tree().head().hash;
-        self.state_cache.as_ref()?.after(hash, is_head)
+        let tip = parent.tip.num_hash();
+        let is_head = tip.hash == self.shared.tree().head().hash;
+        self.state_cache.as_ref()?.after(tip, is_head)
     }
 
     /// The state under block `number` on `parent`, whose changes go to `root`, and before Byzantium
@@ -336,7 +337,7 @@ impl Engine {
     ) -> Result<(BlockState, Option<StepRoots>), EngineError> {
         let reader = self.shared.open_state(parent)?;
         let reader = reader.ok_or(EngineError::StateGone(parent.tip.hash))?;
-        let reader = reader.with_cache(self.cached_state(parent));
+        let reader = reader.with_cache(self.cached_state(parent))?;
         if self.shared.chain.is_byzantium_active_at_block(number) {
             return Ok((open_state(reader, root.hook()), None));
         }

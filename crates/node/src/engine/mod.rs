@@ -58,7 +58,7 @@ use reader::{Shared, stored_tip};
 use report::Added;
 use state_cache::StateCache;
 use state_db::{DbError, DbView, OverlaySource, StateDb, UnwindError};
-use state_root::{RootConfig, RootPool};
+use state_root::{RootConfig, RootPool, RootStrategy};
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 use tokio::sync::{oneshot, watch};
 use tree::{ExecutedBlock, Tree};
@@ -427,7 +427,8 @@ impl Engine {
     /// which the roots of its children are computed.
     fn prepare_for_child(&self, block: &ExecutedBlock) {
         if let Some(cache) = &self.state_cache {
-            cache.advance(block.header().parent_hash, block.hash(), &block.bundle);
+            let parent = block.header().parent_hash;
+            cache.advance(parent, block.chain_block.num_hash(), &block.bundle);
         }
         let state = self.shared.tree().state_after(block.hash());
         if let Some(Err(error)) = state.map(|state| state.overlay(&self.shared.db)) {
@@ -468,7 +469,13 @@ impl Engine {
     }
 
     /// Hands canonical blocks up to `last`, and the markers if they moved, to the thread.
+    ///
+    /// Without state roots nothing is saved: the stored tries would no longer be those of the
+    /// stored state.
     fn save_up_to(&mut self, last: u64) {
+        if self.config.root.root_strategy == RootStrategy::Skip {
+            return;
+        }
         let blocks = self.shared.tree().unsaved(last);
         let markers = self.markers_up_to(last);
         if blocks.is_empty() && markers == self.saved_markers {

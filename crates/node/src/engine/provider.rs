@@ -1,6 +1,11 @@
 //! Plain state after one block: in-memory blocks newest to oldest, then one database snapshot.
 
-use super::{reader::ReadError, state_cache::CachedState, tree::ExecutedBlock, witness::Reads};
+use super::{
+    reader::ReadError,
+    state_cache::{CachedState, Known},
+    tree::ExecutedBlock,
+    witness::Reads,
+};
 use alloy_primitives::{Address, B256, KECCAK256_EMPTY, U256, map::B256Map};
 use revm::{DatabaseRef, bytecode::Bytecode, database::BundleState, state::AccountInfo};
 use state_db::DbView;
@@ -42,6 +47,8 @@ pub struct StateReader {
     codes: Arc<CodeCache>,
     /// What is known of this state without looking it up.
     cached: Option<CachedState>,
+    /// Number of the block below the layers; known only with `cached`.
+    stored: u64,
     /// Where reads of an execution are noted, when somebody wants to know.
     reads: Option<Arc<Mutex<Reads>>>,
 }
@@ -61,14 +68,19 @@ impl StateReader {
             history,
             codes,
             cached: None,
+            stored: 0,
             reads: None,
         }
     }
 
     /// Looks in a cache of the same state first, and keeps there what it reads.
-    pub(super) fn with_cache(mut self, cached: Option<CachedState>) -> Self {
+    pub(super) fn with_cache(mut self, cached: Option<CachedState>) -> Result<Self, ReadError> {
+        self.stored = match self.history {
+            Some(block) => block,
+            None => self.view.head()?.map_or(0, |head| head.number),
+        };
         self.cached = cached;
-        self
+        Ok(self)
     }
 
     /// Notes what an execution reads from now on.
@@ -88,10 +100,11 @@ impl StateReader {
         let Some(cached) = &self.cached else {
             return self.look_up_account(address);
         };
-        if let Some(account) = cached.account(&address) {
-            return Ok(account);
-        }
-        let account = self.look_up_account(address)?;
+        let account = match cached.account(&address) {
+            Known::Value(account) => return Ok(account),
+            Known::UnchangedAfter(block) if block <= self.stored => self.stored_account(address)?,
+            _ => self.look_up_account(address)?,
+        };
         cached.keep_account(address, account);
         Ok(account)
     }
@@ -105,6 +118,10 @@ impl StateReader {
                     .map(super::persistence::stored_account));
             }
         }
+        self.stored_account(address)
+    }
+
+    fn stored_account(&self, address: Address) -> Result<Option<Account>, ReadError> {
         Ok(match self.history {
             Some(block) => self.view.account_at(address, block)?,
             None => self.view.account(address)?,
@@ -117,10 +134,13 @@ impl StateReader {
         let Some(cached) = &self.cached else {
             return self.look_up_slot(address, slot, key);
         };
-        if let Some(value) = cached.slot(address, key) {
-            return Ok(value);
-        }
-        let value = self.look_up_slot(address, slot, key)?;
+        let value = match cached.slot(address, key) {
+            Known::Value(value) => return Ok(value),
+            Known::UnchangedAfter(block) if block <= self.stored => {
+                self.stored_slot(address, slot)?
+            }
+            _ => self.look_up_slot(address, slot, key)?,
+        };
         cached.keep_slot(address, key, value);
         Ok(value)
     }
@@ -134,6 +154,10 @@ impl StateReader {
                 return Ok(value);
             }
         }
+        self.stored_slot(address, slot)
+    }
+
+    fn stored_slot(&self, address: Address, slot: B256) -> Result<U256, ReadError> {
         Ok(match self.history {
             Some(block) => self.view.storage_at(address, slot, block)?,
             None => self.view.storage(address, slot)?,

@@ -12,7 +12,8 @@ use tracing::{info, warn};
 
 /// How the state root of a block was computed.
 pub(super) struct RootReport {
-    pub(super) root: B256,
+    /// The root; `None` when the header's was taken on trust.
+    pub(super) root: Option<B256>,
     pub(super) counters: RootCounters,
     /// Time execution was over and the root was not.
     pub(super) elapsed: Duration,
@@ -56,10 +57,13 @@ pub(super) fn outcome(number: u64, hash: B256, status: &PayloadStatusEnum, added
 }
 
 fn state_root(report: &RootReport) {
+    let Some(root) = report.root else {
+        return;
+    };
     let counters = &report.counters;
     info!(
         target: "engine::tree::payload_validator",
-        state_root = ?report.root,
+        state_root = ?root,
         elapsed = ?report.elapsed,
         account_targets = counters.account_targets,
         storage_targets = counters.storage_targets,

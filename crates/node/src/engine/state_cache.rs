@@ -9,19 +9,23 @@
 //! lock of its shard; so what a reader left over from an earlier block puts in is either dropped or
 //! overwritten.
 //!
+//! As long as nothing was lost, the cache holds all that blocks not yet saved have changed, and who
+//! misses something need not search those blocks for it ([`Known::UnchangedAfter`]).
+//!
 //! Memory is bounded by two generations: when the younger one is full it becomes the older one, and
 //! what nobody asked for since goes.
 
 use super::persistence::{had_storage, stored_account};
+use crate::primitives::BlockNumHash;
 use alloy_primitives::{Address, B256, U256, map::DefaultHashBuilder};
-use revm::database::BundleState;
+use revm::database::{BundleAccount, BundleState};
 use state_root::updates::Account;
 use std::{
     collections::HashMap,
     hash::{BuildHasher, Hash},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -39,11 +43,21 @@ type SlotKey = (Address, U256);
 /// The cache. Shared by all threads that execute or pre-execute.
 pub(super) struct StateCache {
     epoch: AtomicU64,
-    tip: Mutex<Option<B256>>,
+    tip: Mutex<Option<Tip>>,
+    /// Whether an entry was dropped since the tip was set.
+    lost: AtomicBool,
     shards: Box<[Mutex<Shard>]>,
     hasher: DefaultHashBuilder,
     accounts_per_shard: usize,
     slots_per_shard: usize,
+}
+
+/// The block whose state is cached.
+#[derive(Debug, Clone, Copy)]
+struct Tip {
+    block: BlockNumHash,
+    /// Everything that blocks after this one changed is cached.
+    complete_after: u64,
 }
 
 /// The cache as seen by a reader of the state after one block.
@@ -51,6 +65,7 @@ pub(super) struct StateCache {
 pub(super) struct CachedState {
     cache: Arc<StateCache>,
     epoch: u64,
+    complete_after: u64,
 }
 
 #[derive(Debug, Default)]
@@ -68,6 +83,7 @@ impl StateCache {
             Arc::new(Self {
                 epoch: AtomicU64::new(0),
                 tip: Mutex::new(None),
+                lost: AtomicBool::new(false),
                 shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
                 hasher: DefaultHashBuilder::default(),
                 accounts_per_shard: accounts,
@@ -78,61 +94,83 @@ impl StateCache {
 
     /// The state after `parent`, on which a block is about to be executed. A cache that follows
     /// another block begins anew when `parent` is the head.
-    pub(super) fn after(self: &Arc<Self>, parent: B256, is_head: bool) -> Option<CachedState> {
+    pub(super) fn after(
+        self: &Arc<Self>,
+        parent: BlockNumHash,
+        is_head: bool,
+    ) -> Option<CachedState> {
         let mut tip = lock(&self.tip);
-        if *tip != Some(parent) {
-            if !is_head {
-                return None;
+        let begun = match *tip {
+            Some(known) if known.block == parent => known,
+            _ if !is_head => return None,
+            _ => {
+                self.forget();
+                Tip {
+                    block: parent,
+                    complete_after: parent.number,
+                }
             }
-            self.forget();
-            *tip = Some(parent);
-        }
+        };
+        *tip = Some(begun);
         Some(CachedState {
             cache: self.clone(),
             epoch: self.epoch.load(Ordering::Relaxed),
+            complete_after: begun.complete_after,
         })
     }
 
     /// Moves on to `block`, a valid child of `parent`, which changed `changes`. Nothing happens
     /// when the cache does not follow `parent`.
-    pub(super) fn advance(&self, parent: B256, block: B256, changes: &BundleState) {
+    pub(super) fn advance(&self, parent: B256, block: BlockNumHash, changes: &BundleState) {
         let mut tip = lock(&self.tip);
-        if *tip != Some(parent) {
+        let Some(known) = tip.filter(|known| known.block.hash == parent) else {
             return;
-        }
+        };
         // First: what a reader of the parent's state puts in from now on is dropped.
         self.epoch.fetch_add(1, Ordering::Relaxed);
-        *tip = Some(block);
-        if changes
-            .state
-            .values()
-            .any(|account| account.was_destroyed() && had_storage(account))
-        {
+        let wipes = |account: &BundleAccount| account.was_destroyed() && had_storage(account);
+        if changes.state.values().any(wipes) {
             // Slots are not listed by account.
             for shard in &self.shards {
                 lock(shard).slots.clear();
             }
+            self.lost.store(true, Ordering::Relaxed);
         }
         for (address, changed) in &changes.state {
             let account = changed.info.as_ref().map(stored_account);
-            lock(self.account_shard(address)).accounts.insert(
-                *address,
-                account,
-                self.accounts_per_shard,
-            );
+            self.put_account(&mut lock(self.account_shard(address)), *address, account);
             for (slot, value) in &changed.storage {
                 let key = (*address, *slot);
-                lock(self.slot_shard(&key)).slots.insert(
-                    key,
-                    value.present_value,
-                    self.slots_per_shard,
-                );
+                self.put_slot(&mut lock(self.slot_shard(&key)), key, value.present_value);
             }
+        }
+        let lost = self.lost.swap(false, Ordering::Relaxed);
+        *tip = Some(Tip {
+            block,
+            complete_after: if lost {
+                block.number
+            } else {
+                known.complete_after
+            },
+        });
+    }
+
+    fn put_account(&self, shard: &mut Shard, address: Address, account: Option<Account>) {
+        let capacity = self.accounts_per_shard;
+        if shard.accounts.insert(address, account, capacity) {
+            self.lost.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn put_slot(&self, shard: &mut Shard, key: SlotKey, value: U256) {
+        if shard.slots.insert(key, value, self.slots_per_shard) {
+            self.lost.store(true, Ordering::Relaxed);
         }
     }
 
     fn forget(&self) {
         self.epoch.fetch_add(1, Ordering::Relaxed);
+        self.lost.store(false, Ordering::Relaxed);
         for shard in &self.shards {
             *lock(shard) = Shard::default();
         }
@@ -162,37 +200,71 @@ impl StateCache {
     }
 }
 
+/// What the cache says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Known<T> {
+    /// This.
+    Value(T),
+    /// That blocks after this number did not change it.
+    UnchangedAfter(u64),
+    /// Nothing.
+    Nothing,
+}
+
 impl CachedState {
-    /// An account, if it is known; the inner `None` when there is none.
-    pub(super) fn account(&self, address: &Address) -> Option<Option<Account>> {
+    /// An account; an inner `None` when there is none.
+    pub(super) fn account(&self, address: &Address) -> Known<Option<Account>> {
         let cache = &self.cache;
-        let mut shard = cache.at(cache.account_shard(address), self.epoch)?;
-        shard.accounts.get(address, cache.accounts_per_shard)
+        let Some(mut shard) = cache.at(cache.account_shard(address), self.epoch) else {
+            return Known::Nothing;
+        };
+        let Some((account, is_young)) = shard.accounts.get(address) else {
+            return self.missing();
+        };
+        if !is_young {
+            cache.put_account(&mut shard, *address, account);
+        }
+        Known::Value(account)
     }
 
     /// Keeps what was read.
     pub(super) fn keep_account(&self, address: Address, account: Option<Account>) {
         let cache = &self.cache;
         if let Some(mut shard) = cache.at(cache.account_shard(&address), self.epoch) {
-            shard
-                .accounts
-                .insert(address, account, cache.accounts_per_shard);
+            cache.put_account(&mut shard, address, account);
         }
     }
 
-    /// The value of a slot, if it is known.
-    pub(super) fn slot(&self, address: Address, slot: U256) -> Option<U256> {
+    /// The value of a slot.
+    pub(super) fn slot(&self, address: Address, slot: U256) -> Known<U256> {
         let (cache, key) = (&self.cache, (address, slot));
-        let mut shard = cache.at(cache.slot_shard(&key), self.epoch)?;
-        shard.slots.get(&key, cache.slots_per_shard)
+        let Some(mut shard) = cache.at(cache.slot_shard(&key), self.epoch) else {
+            return Known::Nothing;
+        };
+        let Some((value, is_young)) = shard.slots.get(&key) else {
+            return self.missing();
+        };
+        if !is_young {
+            cache.put_slot(&mut shard, key, value);
+        }
+        Known::Value(value)
     }
 
     /// Keeps what was read.
     pub(super) fn keep_slot(&self, address: Address, slot: U256, value: U256) {
         let (cache, key) = (&self.cache, (address, slot));
         if let Some(mut shard) = cache.at(cache.slot_shard(&key), self.epoch) {
-            shard.slots.insert(key, value, cache.slots_per_shard);
+            cache.put_slot(&mut shard, key, value);
         }
+    }
+
+    /// What it means that an entry is missing. Asked under the lock of its shard, so that its loss
+    /// is known.
+    fn missing<T>(&self) -> Known<T> {
+        if self.cache.lost.load(Ordering::Relaxed) {
+            return Known::Nothing;
+        }
+        Known::UnchangedAfter(self.complete_after)
     }
 }
 
@@ -213,21 +285,23 @@ impl<K, V> Default for Generations<K, V> {
 }
 
 impl<K: Eq + Hash + Copy, V: Copy> Generations<K, V> {
-    fn get(&mut self, key: &K, capacity: usize) -> Option<V> {
-        if let Some(value) = self.young.get(key) {
-            return Some(*value);
-        }
-        let value = self.old.remove(key)?;
-        self.insert(*key, value, capacity);
-        Some(value)
+    /// A value, and whether it is in the younger generation; otherwise it should be inserted again.
+    fn get(&self, key: &K) -> Option<(V, bool)> {
+        let young = self.young.get(key).map(|value| (*value, true));
+        young.or_else(|| self.old.get(key).map(|value| (*value, false)))
     }
 
-    fn insert(&mut self, key: K, value: V, capacity: usize) {
-        if self.young.len() >= capacity.div_ceil(2) && !self.young.contains_key(&key) {
+    /// Whether something was dropped to make room.
+    fn insert(&mut self, key: K, value: V, capacity: usize) -> bool {
+        let full = self.young.len() >= capacity.div_ceil(2) && !self.young.contains_key(&key);
+        self.old.remove(&key);
+        let mut dropped = false;
+        if full {
+            dropped = !self.old.is_empty();
             self.old = std::mem::take(&mut self.young);
         }
-        self.old.remove(&key);
         self.young.insert(key, value);
+        dropped
     }
 
     fn clear(&mut self) {
@@ -253,8 +327,11 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    fn block(n: u8) -> B256 {
-        B256::repeat_byte(n)
+    fn block(n: u8) -> BlockNumHash {
+        BlockNumHash {
+            number: n.into(),
+            hash: B256::repeat_byte(n),
+        }
     }
 
     fn address(n: u8) -> Address {
@@ -294,40 +371,42 @@ mod tests {
         bundle
     }
 
-    fn slot_of(state: &CachedState, slot: u64) -> Option<u64> {
-        let value = state.slot(address(1), U256::from(slot))?;
-        Some(value.to())
+    /// What is known of a slot of account 1: `Ok` its value, `Err` where else to look.
+    fn slot_of(state: &CachedState, slot: u64) -> Result<u64, Option<u64>> {
+        match state.slot(address(1), U256::from(slot)) {
+            Known::Value(value) => Ok(value.to()),
+            Known::UnchangedAfter(block) => Err(Some(block)),
+            Known::Nothing => Err(None),
+        }
     }
 
     #[test]
     fn a_block_on_the_tip_moves_the_cache_on() {
         let cache = StateCache::new(MIB).unwrap();
         let before = cache.after(block(1), true).unwrap();
-        assert_eq!(before.account(&address(1)), None);
+        assert_eq!(before.account(&address(1)), Known::UnchangedAfter(1));
         before.keep_account(address(1), Some(account(1)));
         before.keep_account(address(2), None);
         before.keep_slot(address(1), U256::from(7), U256::from(70));
-        cache.advance(block(1), block(2), &change(Some(2), &[(8, 80)]));
+        cache.advance(block(1).hash, block(2), &change(Some(2), &[(8, 80)]));
         let after = cache.after(block(2), true).unwrap();
-        assert_eq!(after.account(&address(1)), Some(Some(account(2))));
-        assert_eq!(after.account(&address(2)), Some(None));
-        assert_eq!(
-            (slot_of(&after, 7), slot_of(&after, 8)),
-            (Some(70), Some(80))
-        );
+        assert_eq!(after.account(&address(1)), Known::Value(Some(account(2))));
+        assert_eq!(after.account(&address(2)), Known::Value(None));
+        assert_eq!((slot_of(&after, 7), slot_of(&after, 8)), (Ok(70), Ok(80)));
+        assert_eq!(slot_of(&after, 9), Err(Some(1)));
     }
 
     #[test]
     fn a_reader_left_over_neither_sees_nor_changes_a_later_state() {
         let cache = StateCache::new(MIB).unwrap();
         let before = cache.after(block(1), true).unwrap();
-        cache.advance(block(1), block(2), &change(Some(2), &[]));
-        assert_eq!(before.account(&address(1)), None);
+        cache.advance(block(1).hash, block(2), &change(Some(2), &[]));
+        assert_eq!(before.account(&address(1)), Known::Nothing);
         before.keep_account(address(1), Some(account(1)));
         before.keep_slot(address(1), U256::from(7), U256::from(70));
         let after = cache.after(block(2), true).unwrap();
-        assert_eq!(after.account(&address(1)), Some(Some(account(2))));
-        assert_eq!(slot_of(&after, 7), None);
+        assert_eq!(after.account(&address(1)), Known::Value(Some(account(2))));
+        assert_eq!(slot_of(&after, 7), Err(Some(1)));
     }
 
     #[test]
@@ -336,11 +415,11 @@ mod tests {
         let head = cache.after(block(1), true).unwrap();
         head.keep_account(address(1), Some(account(1)));
         assert!(cache.after(block(9), false).is_none());
-        cache.advance(block(9), block(10), &change(Some(9), &[]));
-        assert_eq!(head.account(&address(1)), Some(Some(account(1))));
+        cache.advance(block(9).hash, block(10), &change(Some(9), &[]));
+        assert_eq!(head.account(&address(1)), Known::Value(Some(account(1))));
         let other = cache.after(block(9), true).unwrap();
-        assert_eq!(other.account(&address(1)), None);
-        assert_eq!(head.account(&address(1)), None);
+        assert_eq!(other.account(&address(1)), Known::UnchangedAfter(9));
+        assert_eq!(head.account(&address(1)), Known::Nothing);
     }
 
     #[test]
@@ -348,10 +427,24 @@ mod tests {
         let cache = StateCache::new(MIB).unwrap();
         let before = cache.after(block(1), true).unwrap();
         before.keep_slot(address(1), U256::from(7), U256::from(70));
-        cache.advance(block(1), block(2), &change(None, &[]));
+        cache.advance(block(1).hash, block(2), &change(None, &[]));
         let after = cache.after(block(2), true).unwrap();
-        assert_eq!(after.account(&address(1)), Some(None));
-        assert_eq!(slot_of(&after, 7), None);
+        assert_eq!(after.account(&address(1)), Known::Value(None));
+        assert_eq!(slot_of(&after, 7), Err(Some(2)));
+    }
+
+    #[test]
+    fn what_was_dropped_is_looked_for_elsewhere() {
+        let cache = StateCache::new(MIB).unwrap();
+        let before = cache.after(block(1), true).unwrap();
+        before.keep_slot(address(1), U256::from(7), U256::from(70));
+        for slot in 100..20_000 {
+            before.keep_slot(address(1), U256::from(slot), U256::ONE);
+        }
+        assert_eq!(slot_of(&before, 7), Err(None));
+        cache.advance(block(1).hash, block(2), &change(Some(2), &[]));
+        let after = cache.after(block(2), true).unwrap();
+        assert_eq!(slot_of(&after, 7), Err(Some(2)));
     }
 
     #[test]
@@ -361,8 +454,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is asked and kept, an answer is the last value kept, and the number of entries
-        /// stays within the capacity.
+        /// Whatever is asked and kept, an answer is the last value kept, nothing is missing that
+        /// was not reported as dropped, and the number of entries stays within the capacity.
         #[test]
         fn what_is_kept_is_right_and_bounded(
             steps in prop::collection::vec((0_u8..40, any::<Option<u16>>()), 0..400),
@@ -370,18 +463,18 @@ mod tests {
         ) {
             let mut kept = Generations::default();
             let mut model: B256Map<u16> = B256Map::default();
+            let mut lost = false;
             for (key, value) in steps {
-                let key = block(key);
+                let key = B256::repeat_byte(key);
                 match value {
                     Some(value) => {
-                        kept.insert(key, value, capacity);
+                        lost |= kept.insert(key, value, capacity);
                         model.insert(key, value);
                     }
-                    None => {
-                        if let Some(found) = kept.get(&key, capacity) {
-                            prop_assert_eq!(Some(&found), model.get(&key));
-                        }
-                    }
+                    None => match kept.get(&key) {
+                        Some((found, _)) => prop_assert_eq!(Some(&found), model.get(&key)),
+                        None => prop_assert!(lost || !model.contains_key(&key)),
+                    },
                 }
                 prop_assert!(kept.young.len() + kept.old.len() <= capacity + 1);
             }
