@@ -235,7 +235,7 @@ pub struct EngineArgs {
     )]
     pub memory_block_buffer_target: u64,
     /// Serve no request while a save runs and this many blocks wait for the next one. Default:
-    /// twice the persistence threshold, at least 16
+    /// twice the persistence threshold, at least 64
     #[arg(
         long = "engine.persistence-backpressure-threshold",
         value_name = "BLOCKS"
@@ -265,7 +265,7 @@ pub struct EngineArgs {
     /// Account proof workers. Default: CPUs less the reserved ones
     #[arg(long = "engine.account-worker-count", value_name = "COUNT")]
     pub account_worker_count: Option<NonZeroUsize>,
-    /// CPUs the proof workers leave alone
+    /// CPUs the proof workers leave alone; range-steal leaves none alone unless its workers are counted
     #[arg(
         long = "engine.reserved-cpu-cores",
         default_value_t = 1,

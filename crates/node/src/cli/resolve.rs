@@ -22,7 +22,7 @@ use crate::{
 use alloy_primitives::U256;
 use eyre::{Context as _, eyre};
 use state_db::{OpenOptions, SyncMode};
-use state_root::RootConfig;
+use state_root::{ChunkPolicy, RootConfig};
 use std::{env, net::SocketAddr, num::NonZeroUsize, path::PathBuf, thread};
 
 /// What one megabyte of `--rpc.max-*-size` is, in bytes.
@@ -172,7 +172,12 @@ fn open_options(args: &DatabaseArgs) -> eyre::Result<OpenOptions> {
 }
 
 fn engine(args: &EngineArgs) -> eyre::Result<EngineConfig> {
-    let workers = default_workers(args.reserved_cpu_cores);
+    // The thread that executes waits for the ranges in the end; it needs no CPU of its own then.
+    let reserved = match args.chunk_policy {
+        ChunkPolicy::RangeSteal => 0,
+        _ => args.reserved_cpu_cores,
+    };
+    let workers = default_workers(reserved);
     let cache_mb = if args.disable_state_cache {
         0
     } else {
@@ -198,9 +203,9 @@ fn engine(args: &EngineArgs) -> eyre::Result<EngineConfig> {
 }
 
 /// Least number of blocks that wait for a save before the engine does.
-const LEAST_BACKPRESSURE_BLOCKS: u64 = 16;
+const LEAST_BACKPRESSURE_BLOCKS: u64 = 64;
 
-/// As reth 2.5 has it.
+/// Twice the persistence threshold, as in reth 2.5, but at least more: saving yields to executing.
 fn backpressure_threshold(args: &EngineArgs) -> eyre::Result<u64> {
     let persistence = args.persistence_threshold;
     let Some(backpressure) = args.persistence_backpressure_threshold else {
@@ -311,7 +316,7 @@ mod tests {
         let config = resolved("");
         assert_eq!(config.engine.persistence_threshold, 2);
         assert_eq!(config.engine.memory_block_buffer_target, 0);
-        assert_eq!(config.engine.persistence_backpressure_threshold, 16);
+        assert_eq!(config.engine.persistence_backpressure_threshold, 64);
         assert_eq!(config.engine.state_cache_bytes, 512 << 20);
         assert_eq!(config.engine.root.chunk_size.get(), 60);
         assert_eq!(config.engine.root.account_workers, default_workers(1));
@@ -338,7 +343,7 @@ mod tests {
             let config = node(typed(flags)).map_err(|error| error.to_string())?;
             Ok::<_, String>(config.engine.persistence_backpressure_threshold)
         };
-        assert_eq!(of("--engine.persistence-threshold 20"), Ok(40));
+        assert_eq!(of("--engine.persistence-threshold 50"), Ok(100));
         let given = "--engine.persistence-backpressure-threshold 3";
         assert_eq!(of(given), Ok(3));
         let refused = of(&format!("{given} --engine.persistence-threshold 3")).unwrap_err();
