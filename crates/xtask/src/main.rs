@@ -6,6 +6,7 @@
 mod contracts;
 mod fuzz;
 mod go;
+mod schema;
 mod soak;
 mod steps;
 mod tidy;
@@ -55,6 +56,8 @@ enum Generated {
         #[arg(long)]
         check: bool,
     },
+    /// The JSON schema of sweep files, from the flags of `sweep`.
+    Schema,
 }
 
 fn main() -> ExitCode {
@@ -78,6 +81,9 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Gen {
             what: Generated::Contracts { check },
         } => contracts::run(&root, check),
+        Chore::Gen {
+            what: Generated::Schema,
+        } => schema::run(&root),
     }
 }
 

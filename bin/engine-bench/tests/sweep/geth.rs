@@ -95,7 +95,7 @@ fn geth_alone_gets_payloads_and_every_figure_follows_from_its_samples() {
     let world = World::new();
     // A seed of its own, so that no other test has made the payloads.
     world.ok(&format!(
-        "sweep --engine geth={geth} {STATE} --seed 4 --count 3 --axis cache=256,512 \
+        "sweep --engine geth={geth} {STATE} --seed 4 --count 3 --rounds 1 --axis cache=256,512 \
          --axis cache.noprefetch=on,off --axis env:GOGC=50,100 --out @out"
     ));
     let report = world.report("out");
@@ -132,7 +132,7 @@ fn a_wrong_state_root_gives_geth_no_number() {
     world.ok(&generate);
     forge_state_root(&world.path("payloads/2M/payload_block_3.json"));
     let ended = world.run(&format!(
-        "sweep --engine geth={geth} {STATE} --payloads @payloads --out @out"
+        "sweep --engine geth={geth} {STATE} --rounds 1 --payloads @payloads --out @out"
     ));
     assert_eq!(ended.code, Some(2), "{ended:?}");
     let failure = &world.report("out")["failures"][0];
@@ -150,7 +150,7 @@ fn a_datadir_of_geth_is_copied_and_no_other_block_can_be_its_base() {
     let world = World::new();
     let sweep = format!("sweep --engine geth={geth} {STATE} --datadir @datadir");
     world.ok("init --profile large:2000:10000 --datadir @datadir");
-    world.ok(&format!("{sweep} --count 2 --out @made"));
+    world.ok(&format!("{sweep} --rounds 1 --count 2 --out @made"));
     assert_eq!(cells(&world.report("made"))[0]["payloads"], 2);
     for (flags, part) in [
         (

@@ -1,0 +1,199 @@
+//! Sweeps from files by the real program, and what the flags of designs make of them.
+
+use crate::{cells, rows, support::World};
+use serde_json::{Value, json};
+use std::{collections::BTreeSet, fs};
+
+/// A sweep that is over in seconds.
+const FILE: &str = "\
+question = \"Does a file work?\"
+chunks = [15, 60]
+gas = \"2M\"
+count = 3
+rounds = 1
+profile = \"large:2000:10000\"
+order = \"sequential\"
+
+[axis]
+\"engine.storage-worker-count\" = [1, 2]
+
+[[exclude]]
+\"engine.storage-worker-count\" = 2
+\"engine.multiproof-chunk-size\" = 60
+";
+
+/// What every cell of the report says of an axis.
+fn of_axis<'a>(report: &'a Value, axis: &str) -> Vec<&'a Value> {
+    cells(report)
+        .iter()
+        .map(|cell| &cell["axes"][axis])
+        .collect()
+}
+
+#[test]
+fn a_file_is_measured_and_what_is_typed_goes_before_it() {
+    let world = World::new();
+    fs::write(world.path("sweep.toml"), FILE).unwrap();
+    let ended = world.ok("sweep @sweep.toml --count 2 --seed 5 --dry-run");
+    for line in [
+        "Does a file work?",
+        "count  2  flag",
+        "seed  5  flag",
+        "gas  2M  file",
+        "warmup  full  default",
+        "cells: chunk15-storage-worker-count_1-gas2M, ",
+        "3 cells, 3 visits",
+    ] {
+        let told = ended
+            .stdout
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(told.contains(&line), "`{line}` is not in {}", ended.stdout);
+    }
+    let ended = world.ok(
+        "sweep @sweep.toml --count 2 --set engine.account-worker-count=2 --warmup none --out @out",
+    );
+    assert!(
+        ended.stderr.contains("Does a file work?"),
+        "{}",
+        ended.stderr
+    );
+    let report = world.report("out");
+    assert_eq!(report["failures"], json!([]));
+    assert_eq!(
+        of_axis(&report, "engine.multiproof-chunk-size"),
+        [15, 15, 60]
+    );
+    assert_eq!(of_axis(&report, "engine.storage-worker-count"), [1, 2, 1]);
+    assert!(cells(&report).iter().all(|cell| cell["payloads"] == 2));
+    let set = &report["configuration"]["set"];
+    assert_eq!(
+        set,
+        &json!([{"flag": "engine.account-worker-count", "value": "2"}])
+    );
+}
+
+#[test]
+fn several_mixes_are_measured_and_never_compared() {
+    let world = World::new();
+    world.ok(
+        "sweep --profile large:2000:10000 --mix mainnet,whale --chunks 5,60 --gas 2M --count 2 \
+         --rounds 1 --warmup none --out @out",
+    );
+    let report = world.report("out");
+    assert_eq!(report["failures"], json!([]));
+    let mixes: BTreeSet<&str> = of_axis(&report, "mix")
+        .iter()
+        .filter_map(|m| m.as_str())
+        .collect();
+    assert_eq!(mixes, BTreeSet::from(["mainnet", "whale"]));
+    let hashes: BTreeSet<String> = cells(&report)
+        .iter()
+        .map(|cell| {
+            let id = cell["id"].as_str().unwrap();
+            let dir = world.path(&format!("out/visits/1-{id}/measured"));
+            rows(&dir.join("samples.csv"))[0]["block_hash"].clone()
+        })
+        .collect();
+    assert_eq!(hashes.len(), 2, "payloads of their own");
+    let levels = report["levels"].as_array().unwrap();
+    let named: Vec<_> = levels
+        .iter()
+        .map(|level| (&level["gas"], &level["mix"]))
+        .collect();
+    let gas = json!(2_000_000);
+    assert_eq!(named, [(&gas, &json!("mainnet")), (&gas, &json!("whale"))]);
+    let pairs = ["comparisons", "undecided"].map(|name| report[name].as_array().unwrap());
+    for pair in pairs.into_iter().flatten() {
+        let mix = |side: &str| {
+            pair[side]
+                .as_str()
+                .unwrap()
+                .split('-')
+                .next()
+                .unwrap()
+                .to_owned()
+        };
+        assert_eq!(mix("a"), mix("b"), "{pair}");
+    }
+}
+
+#[test]
+fn what_cannot_be_a_sweep_is_refused_before_anything_is_made() {
+    let world = World::new();
+    let many = |from: u32| {
+        (from..from + 330)
+            .map(|n| n.to_string())
+            .collect::<Vec<_>>()
+            .join(",")
+    };
+    let large = format!("--axis engine.a={} --axis engine.b={}", many(1), many(1));
+    for (file, flags, parts) in [
+        (
+            "chunk = [5, 15]",
+            "",
+            vec!["`chunk`", "did you mean `chunks`?"],
+        ),
+        (
+            "chunks = [5, 0]",
+            "",
+            vec!["sweep.toml", "--chunks", "chunk size"],
+        ),
+        ("chunks = ", "", vec!["not TOML", "line 1"]),
+        (
+            "rounds = 3",
+            "--budget 5m",
+            vec!["contradict", "--budget", "--rounds"],
+        ),
+        (
+            "mix = \"whale\"",
+            "--payloads @payloads",
+            vec!["contradict", "--mix", "--payloads"],
+        ),
+        (
+            "[axis]\n\"engine.a\" = [1]",
+            "",
+            vec!["one value", "--set engine.a=1"],
+        ),
+        (
+            "[set]\n\"engine.a\" = 1",
+            "--set http.port=1",
+            vec!["--http.port"],
+        ),
+        (
+            "[[exclude]]\n\"engine.a\" = 1",
+            "",
+            vec!["--exclude engine.a=1", "none of"],
+        ),
+        (
+            "[base]\n\"engine.a\" = 1",
+            "--design one-at-a-time",
+            vec!["--base engine.a=1"],
+        ),
+        (
+            "[base]\n\"engine.a\" = 1",
+            "",
+            vec!["--design one-at-a-time"],
+        ),
+        (
+            "gas = [\"10M\", \"40M\"]",
+            &large,
+            vec!["217800 cells", "days", "--yes"],
+        ),
+    ] {
+        fs::write(world.path("sweep.toml"), file).unwrap();
+        fs::create_dir_all(world.path("payloads")).unwrap();
+        let ended = world.run(&format!("sweep @sweep.toml {flags} --out @out"));
+        assert_eq!(ended.code, Some(2), "{file} {flags}: {ended:?}");
+        for part in parts {
+            assert!(
+                ended.stderr.contains(part),
+                "{file}: {part}: {}",
+                ended.stderr
+            );
+        }
+        assert!(!world.path("out").exists(), "{file}: something was made");
+    }
+}
