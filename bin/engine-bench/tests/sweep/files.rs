@@ -143,8 +143,8 @@ fn what_cannot_be_a_sweep_is_refused_before_anything_is_made() {
         ),
         ("chunks = ", "", vec!["not TOML", "line 1"]),
         (
-            "rounds = 3",
-            "--budget 5m",
+            "budget = \"5m\"",
+            "--rounds 3",
             vec!["contradict", "--budget", "--rounds"],
         ),
         (
