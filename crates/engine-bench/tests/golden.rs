@@ -58,7 +58,9 @@ fn report_json() {
 fn report_html_opens_without_a_network_and_has_a_title_on_every_dot() {
     let report = results();
     let html = report::html(&report);
-    for word in ["src=", "href=", "<script", "<iframe", "@import", "url(", "<link"] {
+    for word in [
+        "src=", "href=", "<script", "<iframe", "@import", "url(", "<link",
+    ] {
         assert!(!html.contains(word), "{word}");
     }
     let count = |text: &str| html.matches(text).count();

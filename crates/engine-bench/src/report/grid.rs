@@ -107,7 +107,7 @@ pub(super) fn cell_at<'a>(
 }
 
 /// The gas levels, each once: there is a level for each mix of transactions.
-fn gas_levels(report: &Report) -> Vec<Gas> {
+pub(super) fn gas_levels(report: &Report) -> Vec<Gas> {
     let mut levels: Vec<Gas> = Vec::new();
     for level in &report.levels {
         if !levels.contains(&level.load.gas) {

@@ -504,6 +504,13 @@ impl LatencyReport {
 }
 
 impl LevelReport {
+    /// Whether a cell is of this level.
+    pub(super) fn is_of(&self, cell: &CellReport) -> bool {
+        let mix = cell.axes.get(MIX_AXIS).and_then(Value::as_str);
+        cell.axes.get("gas") == Some(&self.load.gas.0.into())
+            && (self.load.mix.is_none() || self.load.mix.as_deref() == mix)
+    }
+
     fn of(level: &analyze::Level) -> Self {
         let versus = level.versus_best.iter();
         Self {

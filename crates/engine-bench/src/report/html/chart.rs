@@ -13,6 +13,8 @@ const ROW: u32 = 28;
 const FRAME: u32 = 70;
 const NAMES: u32 = 190;
 const DOT: i32 = 4;
+/// Without font metrics the size is that of the em square: this is 13 px of text.
+const LABELS: (&str, i32) = ("sans-serif", 20);
 /// Legible on white and on black.
 const COLOURS: [RGBColor; 6] = [
     RGBColor(42, 157, 92),
@@ -99,18 +101,22 @@ fn rows(names: &[String], marks: &[Mark], unit: &str) -> Option<String> {
         [low, high, mark.x]
     });
     let (low, high) = span(ends.chain([0.0]))?;
-    let height = FRAME + ROW * names.len() as u32;
+    // A row of its own has no extent for plotters: it gets an empty one below it.
+    let slots = names.len().max(2);
+    let height = FRAME + ROW * slots as u32;
     let titles: Vec<&str> = marks.iter().map(|mark| mark.title.as_str()).collect();
     draw(height, &titles, |root| {
-        let last = names.len() as i32;
+        let top = slots as i32 - 1;
         let mut chart = ChartBuilder::on(root)
             .margin(10)
             .x_label_area_size(40)
             .y_label_area_size(NAMES)
-            .build_cartesian_2d(low..high, (0..last - 1).into_segmented())?;
+            .build_cartesian_2d(low..high, (0..top).into_segmented())?;
         let name = |at: &SegmentValue<i32>| match at {
             SegmentValue::CenterOf(row) | SegmentValue::Exact(row) => {
-                let name = usize::try_from(*row).ok().and_then(|row| names.get(row));
+                let name = usize::try_from(top - *row)
+                    .ok()
+                    .and_then(|row| names.get(row));
                 name.cloned().unwrap_or_default()
             }
             SegmentValue::Last => String::new(),
@@ -119,15 +125,16 @@ fn rows(names: &[String], marks: &[Mark], unit: &str) -> Option<String> {
             .configure_mesh()
             .disable_y_mesh()
             .max_light_lines(0)
-            .y_labels(names.len())
+            .y_labels(slots)
             .y_label_formatter(&name)
             .x_desc(unit)
+            .label_style(LABELS)
             .draw()?;
         let zero = [(0.0, SegmentValue::Exact(0)), (0.0, SegmentValue::Last)];
         chart.draw_series([PathElement::new(zero, BLACK)])?;
         for mark in marks {
             let colour = COLOURS[mark.row % COLOURS.len()];
-            let at = SegmentValue::CenterOf(mark.row as i32);
+            let at = SegmentValue::CenterOf(top - mark.row as i32);
             if let Some((low, high)) = mark.bar {
                 let ends = [(low, at.clone()), (high, at.clone())];
                 chart.draw_series([PathElement::new(ends, colour.stroke_width(2))])?;
@@ -171,6 +178,7 @@ pub(super) fn rounds(report: &Report, level: &LevelReport) -> Option<String> {
             .x_labels(last.min(20) as usize)
             .x_label_formatter(&|round| format!("{round:.0}"))
             .x_desc("round")
+            .label_style(LABELS)
             .y_desc("Ggas/s")
             .draw()?;
         for (index, cell) in cells.iter().enumerate() {
@@ -190,7 +198,7 @@ pub(super) fn rounds(report: &Report, level: &LevelReport) -> Option<String> {
 }
 
 fn cells<'a>(report: &'a Report, level: &LevelReport) -> Vec<&'a CellReport> {
-    let of_level = |cell: &&CellReport| cell.axes.get("gas") == Some(&level.gas.0.into());
+    let of_level = |cell: &&CellReport| level.is_of(cell);
     let measured = |cell: &&CellReport| cell.execution_ggas_per_second.is_some();
     report
         .cells

@@ -70,8 +70,8 @@ pub fn html(report: &Report) -> String {
 /// Settings down, gas levels across.
 fn heatmap(text: &mut String, report: &Report) {
     push(text, "<table class=\"heat\"><thead><tr><th>setting</th>");
-    for level in &report.levels {
-        push(text, &format!("<th>{}</th>", level.gas));
+    for gas in grid::gas_levels(report) {
+        push(text, &format!("<th>{gas}</th>"));
     }
     push(text, "</tr></thead><tbody>");
     for ranked in &report.ranking {
@@ -86,11 +86,11 @@ fn heatmap(text: &mut String, report: &Report) {
             .map(|(name, value)| format!("{name} {}", grid::text(value)))
             .collect();
         push(text, &format!("<tr><th>{}</th>", escape(&name.join(", "))));
-        for level in &report.levels {
-            let cell = grid::cell_at(report, &ranked.axes, level.gas);
+        for gas in grid::gas_levels(report) {
+            let cell = grid::cell_at(report, &ranked.axes, gas);
             push(
                 text,
-                &cell.map_or("<td></td>".to_owned(), |cell| heat(report, level, cell)),
+                &cell.map_or("<td></td>".to_owned(), |cell| heat(report, cell)),
             );
         }
         push(text, "</tr>");
@@ -98,20 +98,22 @@ fn heatmap(text: &mut String, report: &Report) {
     push(text, "</tbody></table>");
 }
 
-fn heat(report: &Report, level: &LevelReport, cell: &CellReport) -> String {
+fn heat(report: &Report, cell: &CellReport) -> String {
     let Some(found) = &cell.execution_ggas_per_second else {
         return format!("<td title=\"{}\">failed</td>", escape(&cell.id));
     };
+    let level = report.levels.iter().find(|level| level.is_of(cell));
+    let best = level.map_or(&[][..], |level| &level.best);
     let highest = |id: &String| {
         let best = report.cells.iter().find(|cell| cell.id == *id)?;
         best.execution_ggas_per_second
             .as_ref()
             .map(|found| found.value)
     };
-    let top = level.best.first().and_then(highest).unwrap_or(found.value);
+    let top = best.first().and_then(highest).unwrap_or(found.value);
     // A fifth below the best is as pale as it gets.
     let shade = (1.0 - (1.0 - found.value / top) / 0.2).clamp(0.0, 1.0);
-    let best = if level.best.contains(&cell.id) {
+    let best = if best.contains(&cell.id) {
         " class=\"best\""
     } else {
         ""
@@ -132,7 +134,7 @@ fn heat(report: &Report, level: &LevelReport, cell: &CellReport) -> String {
 }
 
 fn of_level(text: &mut String, report: &Report, level: &LevelReport) {
-    push(text, &format!("<h2>{}</h2>", level.gas));
+    push(text, &format!("<h2>{}</h2>", level.load));
     for (title, drawn) in [
         (
             "Difference from the highest, with intervals that hold together",
