@@ -3,6 +3,8 @@
 //!
 //! One test alone is in this program, so that nobody else allocates beside it.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use alloy_primitives::{B256, U256, keccak256};
 use state_root::{
     ChunkPolicy, RootConfig, RootPool, RootStrategy,

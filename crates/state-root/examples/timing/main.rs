@@ -254,10 +254,12 @@ fn run_mix(arguments: &Arguments, mix: Mix) -> Result<(), Box<dyn Error>> {
         Arc::make_mut(&mut state).apply(&hashed, &nodes);
         root = expected;
     }
-    println!(
-        "{mix}, {leaves} leaves; serial root {:.2?}",
-        quartile(&serial)
-    );
+    report((mix, leaves), quartile(&serial), contenders);
+    Ok(())
+}
+
+fn report((mix, leaves): (Mix, usize), serial: Duration, mut contenders: Vec<Contender>) {
+    println!("{mix}, {leaves} leaves; serial root {serial:.2?}");
     println!(
         "{:>22} {:>11} {:>11} {:>7} {:>9} {:>11} {:>6} {:>6} {:>6} {:>6} {:>6}",
         "",
@@ -281,7 +283,6 @@ fn run_mix(arguments: &Arguments, mix: Mix) -> Result<(), Box<dyn Error>> {
     for contender in &contenders {
         println!("{}", contender.figures(base));
     }
-    Ok(())
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
