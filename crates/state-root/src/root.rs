@@ -25,7 +25,7 @@ pub struct RootConfig {
     /// When a batch is split, and by that how the streaming pipeline works.
     pub chunk_policy: ChunkPolicy,
     /// Threads that walk the account trie; for [`ChunkPolicy::RangeSteal`] and
-    /// [`RootStrategy::Parallel`] all threads.
+    /// [`RootStrategy::Parallel`] all threads, with one more for the former once execution waits.
     pub account_workers: NonZeroUsize,
     /// Threads that walk storage tries; [`ChunkPolicy::RangeSteal`] has none for that alone.
     pub storage_workers: NonZeroUsize,

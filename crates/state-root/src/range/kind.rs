@@ -163,6 +163,7 @@ impl Kind for AccountContent {
         let targets: Vec<_> = unknown.iter().map(|(target, _)| *target).collect();
         let mut read = ReadAccounts {
             work: pass.work,
+            grain: pass.grain,
             view,
             unknown,
             storages: B256Map::default(),
@@ -207,6 +208,7 @@ fn change_storage<S: StateSource>(
         // What is not cut off from its account is hashed with it.
         hashes: region.pass.hashes && !region.is_whole,
         reads: region.pass.reads,
+        grain: region.pass.grain,
     };
     let lane = &mut *region.lane;
     let outer = take(&mut lane.found.nodes);
@@ -240,6 +242,7 @@ fn read_slots<S: StateSource, V: StateView>(
 /// Supplies accounts with their storage roots, and on the way reads the slots that are changed.
 struct ReadAccounts<'a, S, V> {
     work: &'a Work<S>,
+    grain: usize,
     view: &'a V,
     /// Sorted by key.
     unknown: &'a [Unknown<'a, AccountContent>],
@@ -261,7 +264,7 @@ impl<S: StateSource, V: StateView> LeafValues for &mut ReadAccounts<'_, S, V> {
         } else {
             let target = |&(key, _): &(B256, SlotChange)| Target { key, start: 0 };
             let targets: Vec<_> = slots.iter().map(target).collect();
-            let is_shallow = slots.len() > self.work.grain;
+            let is_shallow = slots.len() > self.grain;
             let below = (&targets[..], is_shallow);
             let (mut read, nodes) = read_slots(self.work, self.view, *address, below)?;
             let storage = read.pop().map_or_else(Slot::default, |read| read.slot);

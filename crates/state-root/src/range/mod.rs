@@ -69,6 +69,7 @@ use walk::{Pass, Work};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RangeConfig {
     pub(crate) grain: NonZeroUsize,
+    /// Threads at work beside execution; at the end one more.
     pub(crate) threads: NonZeroUsize,
     /// Memory of the nodes kept across blocks, in bytes.
     pub(crate) kept_bytes: usize,
@@ -94,7 +95,8 @@ struct Shared {
 impl RangePool {
     pub(crate) fn new(config: RangeConfig) -> io::Result<Self> {
         let threads = rayon::ThreadPoolBuilder::new()
-            .num_threads(config.threads.get())
+            // One more takes the place of the executing thread, which waits at the end.
+            .num_threads(config.threads.get().saturating_add(1))
             .thread_name(|index| format!("root-range-{index:02}"))
             .build()
             .map_err(io::Error::other)?;
@@ -110,12 +112,11 @@ impl RangePool {
         let block = Block {
             threads: Arc::clone(&self.threads),
             shared: Arc::clone(&self.shared),
-            kept_bytes: self.config.kept_bytes,
+            config: self.config,
             parent_root,
             work: Work {
                 source,
                 cancelled: AtomicBool::new(false),
-                grain: self.config.grain.get(),
                 epoch: AtomicU64::new(0),
             },
             queue: Mutex::default(),
@@ -179,7 +180,7 @@ trait Driver: Send + Sync {
 struct Block<S> {
     threads: Arc<rayon::ThreadPool>,
     shared: Arc<Shared>,
-    kept_bytes: usize,
+    config: RangeConfig,
     parent_root: B256,
     work: Work<S>,
     queue: Mutex<Queue>,
@@ -285,7 +286,7 @@ impl<S: StateSource> Block<S> {
                 kept.keep(outcome.root.unwrap_or(self.parent_root), trie);
                 // Nobody waits when the job was dropped.
                 let _ = self.outcome.send(Ok(outcome));
-                kept.trim(self.kept_bytes);
+                kept.trim(self.config.kept_bytes);
             }
             Err(error) => {
                 if !matches!(error, RootError::Cancelled) {
@@ -340,6 +341,16 @@ impl<S: StateSource> Block<S> {
         Ok(None)
     }
 
+    /// Leaves below which a range is not cut. Beside execution a single thread cuts nothing: there
+    /// is no processor for another one.
+    fn grain(&self, is_last: bool) -> usize {
+        if is_last || self.config.threads.get() > 1 {
+            self.config.grain.get()
+        } else {
+            usize::MAX
+        }
+    }
+
     /// One pass over the trie.
     fn pass(
         &self,
@@ -352,6 +363,7 @@ impl<S: StateSource> Block<S> {
             trie: (),
             hashes,
             reads,
+            grain: self.grain(hashes),
         };
         let mut lane = Lane::default();
         pass.apply(&mut running.trie, 0, changes, &mut lane)?;
@@ -411,7 +423,7 @@ impl<S> Drop for Block<S> {
         if running.stage == Stage::Reads {
             let mut kept = lock(&self.shared.kept);
             kept.keep(self.parent_root, std::mem::take(&mut running.trie));
-            kept.trim(self.kept_bytes);
+            kept.trim(self.config.kept_bytes);
         }
     }
 }

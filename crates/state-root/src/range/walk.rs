@@ -36,8 +36,6 @@ use std::{
 pub(super) struct Work<S> {
     pub(super) source: Arc<S>,
     pub(super) cancelled: AtomicBool,
-    /// Leaves below which a range is not cut.
-    pub(super) grain: usize,
     /// Number of the block, once it has begun.
     pub(super) epoch: AtomicU64,
 }
@@ -54,6 +52,8 @@ pub(super) struct Pass<'a, S, K: Kind> {
     pub(super) trie: K::Trie,
     /// Whether each range hashes what it has changed: in the block's last pass.
     pub(super) hashes: bool,
+    /// Leaves below which a range is not cut.
+    pub(super) grain: usize,
     /// Whether some of the paths are unknown, so that it pays to look for them first.
     pub(super) reads: bool,
 }
@@ -99,8 +99,8 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
         lane: &mut Lane<S>,
     ) -> Result<(), RootError> {
         let total: usize = ranges.iter().map(|range| weight(range.changes)).sum();
-        if total <= self.work.grain || ranges.len() < 2 {
-            return self.go(ranges, start, total <= self.work.grain, lane);
+        if total <= self.grain || ranges.len() < 2 {
+            return self.go(ranges, start, total <= self.grain, lane);
         }
         let (left, right) = ranges.split_at_mut(middle(ranges, total));
         let alone = |half| {
