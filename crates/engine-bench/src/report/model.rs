@@ -10,7 +10,7 @@ use crate::{
     journal::Decision,
     plan::Load,
     run::Environment,
-    sweep::Settings,
+    sweep::{MIX_AXIS, Settings},
 };
 use bench_stats::{Estimate, Latencies, interval::CONFIDENCE, settle::Settling};
 use serde::{Deserialize, Serialize};
