@@ -92,8 +92,8 @@ impl Deciding<'_> {
     /// Cells that the round just made was to visit.
     fn visited_last(&self) -> HashSet<String> {
         let decided = self.outcome.decisions.iter();
-        let before = decided.filter(|decision| decision.after_round + 1 == self.round);
-        match before.last() {
+        let mut before = decided.filter(|decision| decision.after_round + 1 == self.round);
+        match before.next_back() {
             Some(decision) => decision.next.iter().cloned().collect(),
             None => {
                 let cells = self.outcome.plan.cells.iter();
