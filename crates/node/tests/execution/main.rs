@@ -9,7 +9,7 @@
 mod support;
 mod witness;
 
-use alloy_primitives::{Address, B256, Bytes, U256, hex};
+use alloy_primitives::{Address, B256, Bytes, U256, hex, keccak256};
 use clap::Parser as _;
 use node::{
     cli::{Cli, Commands, resolve},
@@ -374,4 +374,36 @@ async fn a_transaction_waits_is_mined_and_returns_after_a_reorg() {
         .await;
     assert_eq!(node.net.head(), other);
     assert_eq!(node.status().await, (json!("0x2"), json!("0x1")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_is_waited_for_until_it_is_in_a_block() {
+    let node = Node::start(Fork::Osaka);
+    let late = transfer(1, 0, address_of(1), 1);
+    let answer = node
+        .ask("eth_sendRawTransactionSync", json!([late, 1]))
+        .await;
+    assert_eq!(answer["error"]["code"], 4, "{answer}");
+    assert_eq!(answer["error"]["data"], json!(keccak256(&late)));
+    // It goes on waiting.
+    assert_eq!(node.status().await, (json!("0x1"), json!("0x0")));
+
+    let mined = transfer(0, 0, address_of(1), 1);
+    let hash = keccak256(&mined);
+    let sent = node.result("eth_sendRawTransactionSync", json!([mined]));
+    let block = async {
+        while node.status().await.0 != "0x2" {
+            tokio::task::yield_now().await;
+        }
+        node.net.extend(node.net.head(), vec![mined.clone()]).await
+    };
+    let (receipt, block) = tokio::join!(sent, block);
+    assert_eq!(receipt["transactionHash"], json!(hash));
+    assert_eq!(receipt["blockHash"], json!(block));
+    assert_eq!(receipt["status"], "0x1");
+    // What cannot wait is refused like any other.
+    let (code, message) = node
+        .error("eth_sendRawTransactionSync", json!([mined]))
+        .await;
+    assert_eq!(code, -32000, "{message}");
 }
