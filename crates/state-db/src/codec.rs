@@ -9,6 +9,7 @@ use alloy_primitives::{Address, B256, KECCAK256_EMPTY, U256};
 use alloy_trie::{BranchNodeCompact, Nibbles};
 use reth_codecs::{Compact, Compress, Decompress};
 use reth_primitives_traits::Account as StoredAccount;
+use reth_zstd_compressors::with_receipt_decompressor;
 use state_root::updates::Account;
 
 /// Highest block in the key of a history's last shard, which is still being filled.
@@ -165,32 +166,52 @@ pub(crate) fn decode_compact<T: Compact>(value: &[u8]) -> Option<T> {
 
 /// A Compact list, which begins with its length. Every element takes a byte at least.
 pub(crate) fn decode_list<T: Compact>(value: &[u8]) -> Option<T> {
-    (list_length(value)? <= value.len()).then(|| decode_compact(value))?
+    let (length, elements) = split_length(value)?;
+    (length <= elements.len()).then(|| decode_compact(value))?
 }
 
-/// A receipt. Its decoder makes room for as many logs as the row claims, so the claim of an
-/// uncompressed row is looked at first.
+/// A receipt. Its decoder makes room for as many logs and topics as the row claims, so the claims
+/// are looked at first.
 ///
 /// The flag byte holds, from the lowest bit, the type (2 bits, 3 for one in a byte of its own),
 /// whether it succeeded, the length of the gas (4 bits), and whether the rest is compressed.
 pub(crate) fn decode_receipt(value: &[u8]) -> Option<Receipt> {
     let (&flags, rest) = value.split_first()?;
-    if flags & 0x80 == 0 {
-        let kind = usize::from(flags & 3 == 3);
-        let gas = usize::from(flags >> 3 & 0xf);
-        let logs = rest.get(kind + gas..)?;
-        if list_length(logs)? > logs.len() {
-            return None;
-        }
-    }
-    decode_compact(value)
+    let before_logs = usize::from(flags & 3 == 3) + usize::from(flags >> 3 & 0xf);
+    let fit = |fields: &[u8]| fields.get(before_logs..).and_then(logs_fit);
+    let fits = if flags & 0x80 == 0 {
+        fit(rest)
+    } else {
+        contained(|| with_receipt_decompressor(|zstd| fit(zstd.decompress(rest))))?
+    };
+    fits.and_then(|()| decode_compact(value))
 }
 
-/// The number a Compact list begins with: seven bits a byte, lowest first.
-fn list_length(value: &[u8]) -> Option<usize> {
+/// Whether a Compact list of logs and the topics in it claim no more elements than there are bytes
+/// for. A log has its own length before it; in it are the address, the topics and the data.
+fn logs_fit(logs: &[u8]) -> Option<()> {
+    let (count, mut rest) = split_length(logs)?;
+    for _ in 0..count {
+        let (length, log) = split_length(rest)?;
+        let (log, after) = log.split_at_checked(length)?;
+        let (topics, data) = split_length(log.get(20..)?)?;
+        if topics > data.len() / 32 {
+            return None;
+        }
+        rest = after;
+    }
+    Some(())
+}
+
+/// The number a Compact list begins with (seven bits a byte, lowest first), and what follows it.
+fn split_length(value: &[u8]) -> Option<(usize, &[u8])> {
     let end = value.iter().take(9).position(|byte| *byte < 0x80)?;
-    let digits = value[..=end].iter().rev();
-    Some(digits.fold(0, |n, byte| n << 7 | usize::from(byte & 0x7f)))
+    let (digits, rest) = value.split_at(end + 1);
+    let number = digits
+        .iter()
+        .rev()
+        .fold(0, |n, byte| n << 7 | usize::from(byte & 0x7f));
+    Some((number, rest))
 }
 
 /// The transaction numbers of a block.
@@ -247,7 +268,7 @@ pub(crate) fn decode_checkpoint(value: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloy_primitives::{address, b256, hex};
+    use alloy_primitives::{Log, address, b256, hex};
     use alloy_trie::TrieMask;
 
     const ADDRESS: Address = address!("00112233445566778899aabbccddeeff00112233");
@@ -277,20 +298,48 @@ mod tests {
         );
     }
 
-    #[test]
-    fn receipts_claim_no_more_logs_than_they_have_bytes() {
+    fn receipt(logs: Vec<Log>) -> (Receipt, Vec<u8>) {
         let receipt = Receipt {
             tx_type: alloy_consensus::TxType::Eip4844,
             success: true,
             cumulative_gas_used: 21_000,
-            logs: Vec::new(),
+            logs,
         };
         let mut row = Vec::new();
         receipt.to_compact(&mut row);
-        assert_eq!(decode_receipt(&row), Some(receipt));
+        (receipt, row)
+    }
+
+    #[test]
+    fn receipts_claim_no_more_than_they_have_bytes() {
+        let (whole, mut row) = receipt(Vec::new());
+        assert_eq!(decode_receipt(&row), Some(whole));
         // Two billion logs.
         row.pop();
         row.extend([0xff, 0xff, 0xff, 0xff, 0x07]);
+        assert_eq!(decode_receipt(&row), None);
+        // One log of 25 bytes with two billion topics.
+        row.truncate(row.len() - 5);
+        row.extend([1, 25]);
+        row.extend([7; 20]);
+        row.extend([0xff, 0xff, 0xff, 0xff, 0x07]);
+        assert_eq!(decode_receipt(&row), None);
+
+        let log = Log::new_unchecked(ADDRESS, vec![SLOT; 4], vec![7; 100].into());
+        let (whole, row) = receipt(vec![log; 3]);
+        assert_eq!(row[0] & 0x80, 0x80, "long receipts are compressed");
+        assert_eq!(decode_receipt(&row), Some(whole));
+    }
+
+    #[test]
+    fn compressed_receipts_claim_no_more_than_they_have_bytes() {
+        // The type in a byte of its own, no gas, one log of 25 bytes with two billion topics.
+        let mut fields = vec![3, 1, 25];
+        fields.extend([7; 20]);
+        fields.extend([0xff, 0xff, 0xff, 0xff, 0x07]);
+        let compressed =
+            reth_zstd_compressors::with_receipt_compressor(|zstd| zstd.compress(&fields));
+        let row = [vec![0x83], compressed.unwrap()].concat();
         assert_eq!(decode_receipt(&row), None);
     }
 

@@ -96,6 +96,16 @@ impl Engine {
     }
 }
 
+/// What a program prints about itself; nothing when it cannot be run.
+pub(crate) fn output_of(program: &Path, words: &[&str]) -> String {
+    let run = Command::new(program)
+        .args(words)
+        .stdin(Stdio::null())
+        .output();
+    run.map(|run| String::from_utf8_lossy(&run.stdout).into_owned())
+        .unwrap_or_default()
+}
+
 /// How a command of the engine is to be run.
 #[derive(Debug)]
 pub struct ToolRun<'a> {

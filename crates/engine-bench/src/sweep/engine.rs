@@ -4,11 +4,11 @@
 //! own help says. Names of engines are unique in a sweep.
 
 use super::{Axis, EMBEDDED_ENGINE, ResolveError, is_engine_flag};
+use crate::engine::output_of;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
 };
 
 /// A named way to start a node.
@@ -197,7 +197,7 @@ fn help(engine: &EngineSpec) -> String {
         EngineKind::Geth => &["--help"],
         EngineKind::BenchReth | EngineKind::Reth => &["node", "--help"],
     };
-    output(&engine.program, words)
+    output_of(&engine.program, words)
 }
 
 /// Whether a help text has the flag as a whole word.
@@ -212,23 +212,15 @@ fn names_flag(help: &str, flag: &str) -> bool {
 
 /// The first line that a program prints when it is asked for its version.
 pub(crate) fn version_line(program: &Path) -> String {
-    let text = output(program, &["--version"]);
+    let text = output_of(program, &["--version"]);
     text.lines().next().unwrap_or_default().to_owned()
-}
-
-/// What a program prints; nothing when it cannot be run.
-fn output(program: &Path, words: &[&str]) -> String {
-    let run = Command::new(program)
-        .args(words)
-        .stdin(Stdio::null())
-        .output();
-    run.map(|run| String::from_utf8_lossy(&run.stdout).into_owned())
-        .unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
+
     /// A program that answers `--version` and any help.
     fn program(dir: &Path, name: &str, version: &str, help: &str) -> String {
         let path = dir.join(name);

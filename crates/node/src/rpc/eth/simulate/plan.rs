@@ -173,9 +173,25 @@ mod tests {
 
     /// Numbers and times of the planned blocks on block 10 at time 1000, or the complaint.
     fn planned(requests: Value) -> Result<Vec<(u64, u64)>, (i32, String)> {
-        let genesis = r#"{"config":{"chainId":1,"shanghaiTime":0,"cancunTime":0,
-            "terminalTotalDifficulty":0},"gasLimit":"0x1388","difficulty":"0x0","alloc":{}}"#;
-        let chain = ChainSpec::from_json(genesis).unwrap();
+        let mut config = json!({"chainId": 1, "terminalTotalDifficulty": 0, "shanghaiTime": 0,
+            "cancunTime": 0});
+        for fork in [
+            "homestead",
+            "eip150",
+            "eip155",
+            "eip158",
+            "byzantium",
+            "constantinople",
+            "petersburg",
+            "istanbul",
+            "berlin",
+            "london",
+        ] {
+            config[format!("{fork}Block")] = json!(0);
+        }
+        let genesis =
+            json!({"config": config, "gasLimit": "0x1388", "difficulty": "0x0", "alloc": {}});
+        let chain = ChainSpec::from_json(&genesis.to_string()).unwrap();
         let base = Header {
             number: 10,
             timestamp: 1000,
