@@ -651,7 +651,8 @@ fn a_published_number_that_was_edited_is_found() {
     let check = || verb(&["verify-results", folder]);
     assert_eq!(check(), code(0));
 
-    let edits: [(&str, fn(&str) -> String); 4] = [
+    type Edit = fn(&str) -> String;
+    let edits: [(&str, Edit); 4] = [
         ("report.json", |text| {
             text.replacen("\"value\": 0.", "\"value\": 9.", 1)
         }),

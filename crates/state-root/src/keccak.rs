@@ -149,7 +149,7 @@ fn permute_lanes(_: &mut States) {}
 
 #[cfg(target_arch = "x86_64")]
 mod lanes {
-    //! keccak-f[1600] (FIPS 202, section 3.3) on eight states at once.
+    //! `keccak-f[1600]` (FIPS 202, section 3.3) on eight states at once.
 
     use super::{LANES, States};
     use std::arch::x86_64::{

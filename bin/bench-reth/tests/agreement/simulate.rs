@@ -14,6 +14,7 @@ const ECRECOVER: &str = "0x0000000000000000000000000000000000000001";
 const BUSY: &str = "0x425f55425f525f60205fa05f5f5f5f3473000000000000000000000000000000000000beef5af150485f5260205ff3";
 
 /// Requests, each with a name.
+#[expect(clippy::too_many_lines, reason = "a table of requests")]
 fn requests() -> Vec<(&'static str, Value)> {
     let rich = json!({"balance": "0xde0b6b3a7640000"});
     let accounts = json!({ RICH: rich, CODE: {"code": BUSY} });

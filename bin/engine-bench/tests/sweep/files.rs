@@ -123,13 +123,9 @@ fn several_mixes_are_measured_and_never_compared() {
 #[test]
 fn what_cannot_be_a_sweep_is_refused_before_anything_is_made() {
     let world = World::new();
-    let many = |from: u32| {
-        (from..from + 330)
-            .map(|n| n.to_string())
-            .collect::<Vec<_>>()
-            .join(",")
-    };
-    let large = format!("--axis engine.a={} --axis engine.b={}", many(1), many(1));
+    let many: Vec<_> = (1..=330).map(|n| n.to_string()).collect();
+    let many = many.join(",");
+    let large = format!("--axis engine.a={many} --axis engine.b={many}");
     for (file, flags, parts) in [
         (
             "chunk = [5, 15]",
