@@ -84,7 +84,7 @@ pub struct SweepArgs {
     /// Without --rounds: measure until intervals are this narrow, as in 1% [default: 1%]
     #[arg(long, value_name = "P%", conflicts_with = "rounds")]
     pub resolve: Option<Percent>,
-    /// Without --rounds: measure no longer than this, as in 20m [default: 10 rounds]
+    /// Without --rounds: measure no longer than this, as in 20m [default: 4 rounds]
     #[arg(long, value_name = "D", conflicts_with = "rounds")]
     pub budget: Option<Span>,
     /// Smallest difference that matters, as in 1% [default: 1%]

@@ -23,7 +23,7 @@ const DEFAULT_RESOLVE: f64 = 0.01;
 
 /// Rounds after which an adaptive sweep without a budget ends, resolved or not: a noisy machine
 /// would otherwise go on for hours that nobody granted.
-const UNBUDGETED_ROUNDS: u64 = 10;
+const UNBUDGETED_ROUNDS: u64 = 4;
 
 /// Gas levels when none are given.
 const DEFAULT_LEVELS: [Gas; 1] = [Gas(10_000_000)];
