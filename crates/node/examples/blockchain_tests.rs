@@ -215,6 +215,7 @@ fn engine_config() -> EngineConfig {
             kept_bytes: 1 << 20,
         },
         check_state_root: true,
+        injected_slowdown: 0.0,
         skip_invalid_transactions: false,
     }
 }

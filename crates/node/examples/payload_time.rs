@@ -61,6 +61,7 @@ fn start() -> Net {
     let mut config = EngineConfig {
         gas_limit_target: 60_000_000,
         check_state_root: false,
+        injected_slowdown: 0.0,
         ..config()
     };
     config.root.chunk_size = NonZeroUsize::new(60).expect("not zero");

@@ -303,6 +303,14 @@ pub struct EngineArgs {
     /// Compare every state root with the serial reference (slow)
     #[arg(long = "bench.check-state-root")]
     pub check_state_root: bool,
+    /// Test of a benchmark: take this much longer for every payload, in percent of its own time
+    #[arg(
+        long = "bench.inject-slowdown",
+        default_value = "0",
+        value_name = "PERCENT",
+        value_parser = super::values::parse_percent
+    )]
+    pub inject_slowdown: f64,
 }
 
 /// Block building.

@@ -197,6 +197,7 @@ fn engine(args: &EngineArgs) -> eyre::Result<EngineConfig> {
             kept_bytes: args.root_arena_mb.saturating_mul(MIB as usize),
         },
         check_state_root: args.check_state_root,
+        injected_slowdown: args.inject_slowdown,
         skip_invalid_transactions: false,
         gas_limit_target: 0,
     })

@@ -171,6 +171,21 @@ pub(super) fn parse_extra_data(text: &str) -> Result<Bytes, String> {
     Ok(bytes.into())
 }
 
+/// Most that a payload may be slowed down by, in percent.
+const MAX_SLOWDOWN_PERCENT: f64 = 1000.0;
+
+/// Percent with or without the sign, as a part: `3%` is 0.03.
+pub(super) fn parse_percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text);
+    let percent: f64 = number
+        .parse()
+        .map_err(|_| "give a number of percent, as in 3%".to_owned())?;
+    if (0.0..=MAX_SLOWDOWN_PERCENT).contains(&percent) {
+        return Ok(percent / 100.0);
+    }
+    Err(format!("give 0 to {MAX_SLOWDOWN_PERCENT} percent"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,5 +252,15 @@ mod tests {
                 .contains("33 bytes")
         );
         assert!(parse_extra_data("0xzz").is_err());
+    }
+
+    #[test]
+    fn percent_become_parts() {
+        for (text, part) in [("0", 0.0), ("3%", 0.03), ("2.5", 0.025), ("1000%", 10.0)] {
+            assert_eq!(parse_percent(text), Ok(part), "{text}");
+        }
+        for text in ["-1", "1001", "NaN", "inf", "%", "", "3 %"] {
+            assert!(parse_percent(text).is_err(), "{text}");
+        }
     }
 }

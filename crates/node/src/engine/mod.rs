@@ -59,7 +59,11 @@ use report::Added;
 use state_cache::StateCache;
 use state_db::{DbError, DbView, OverlaySource, StateDb, UnwindError};
 use state_root::{RootConfig, RootPool, RootStrategy};
-use std::{collections::VecDeque, sync::Arc, time::Instant};
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::sync::{oneshot, watch};
 use tree::{ExecutedBlock, Tree};
 pub use trial::{Trial, TrialBlock, TrialError, TrialEvm, TrialState};
@@ -83,6 +87,8 @@ pub struct EngineConfig {
     pub root: RootConfig,
     /// Compare every parallel root with the serial reference.
     pub check_state_root: bool,
+    /// For tests of the harness: part of its own time that every payload takes longer; 0 is none.
+    pub injected_slowdown: f64,
     /// When building: leave out transactions that cannot be included, and their sender's later
     /// ones, instead of failing.
     pub skip_invalid_transactions: bool,
@@ -360,7 +366,14 @@ impl Engine {
             .and_then(|()| self.ready())
             .and_then(|()| self.insert_payload(data));
         match inserted {
-            Ok(inserted) => {
+            Ok(mut inserted) => {
+                if self.config.injected_slowdown > 0.0 {
+                    let delay = slow_down(start, self.config.injected_slowdown);
+                    inserted
+                        .added
+                        .iter_mut()
+                        .for_each(|added| added.elapsed += delay);
+                }
                 let latency = start.elapsed();
                 let status = inserted.status;
                 let kind = status.status.clone();
@@ -545,5 +558,28 @@ impl Engine {
         let kept = self.payloads.iter().find(|(kept, _)| *kept == id);
         let (_, built) = kept.ok_or(GetPayloadError::Unknown)?;
         Ok(built.clone()?)
+    }
+}
+
+/// Takes `part` of the time since `start` longer, on this CPU as slower code would.
+fn slow_down(start: Instant, part: f64) -> Duration {
+    let delay = start.elapsed().mul_f64(part);
+    let began = Instant::now();
+    while began.elapsed() < delay {
+        std::hint::spin_loop();
+    }
+    began.elapsed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slowdown_takes_its_part_of_the_time_until_then() {
+        let before = Duration::from_millis(8);
+        let start = Instant::now().checked_sub(before).unwrap();
+        assert!(slow_down(start, 0.25) >= before / 4);
+        assert!(start.elapsed() >= before + before / 4);
     }
 }

@@ -163,6 +163,7 @@ pub(crate) fn config() -> EngineConfig {
             kept_bytes: 1 << 20,
         },
         check_state_root: true,
+        injected_slowdown: 0.0,
         skip_invalid_transactions: false,
         gas_limit_target: 30_000_000,
     }
