@@ -55,7 +55,7 @@ fn report_json() {
 }
 
 #[test]
-fn report_html_opens_without_a_network_and_has_a_title_on_every_dot() {
+fn report_html_opens_without_a_network_and_has_a_title_on_every_mark() {
     let report = results();
     let html = report::html(&report);
     for word in [
@@ -64,17 +64,16 @@ fn report_html_opens_without_a_network_and_has_a_title_on_every_dot() {
         assert!(!html.contains(word), "{word}");
     }
     let count = |text: &str| html.matches(text).count();
-    let visits: usize = report.cells.iter().map(|cell| cell.rounds.len()).sum();
-    let versus: usize = report
-        .levels
-        .iter()
-        .map(|level| level.versus_best.len())
-        .sum();
-    // Visits, intervals, and two dots of latency for each cell.
-    let dots = visits + versus + 2 * report.cells.len();
-    assert_eq!((count("<circle"), count("</title></circle>")), (dots, dots));
+    for element in ["circle", "rect", "polygon"] {
+        let (drawn, titled) = (
+            count(&format!("<{element}")),
+            count(&format!("</title></{element}>")),
+        );
+        assert!(drawn > 0 && drawn == titled, "{element}: {drawn}, {titled}");
+    }
     assert_eq!(count("<title></title>"), 0);
-    assert_eq!(count("<svg"), 3 * report.levels.len());
+    // Four drawings of each level; order, drift and time of the sweep.
+    assert_eq!(count("<svg"), 4 * report.levels.len() + 3);
     for cell in &report.cells {
         let value = cell.execution_ggas_per_second.as_ref().unwrap().value;
         assert!(html.contains(&format!("title=\"{}: {value:.4} Ggas/s", cell.id)));

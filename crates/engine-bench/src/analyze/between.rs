@@ -239,7 +239,8 @@ fn json(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or(Value::Null)
 }
 
-fn flatten(name: &str, value: Value, into: &mut BTreeMap<String, Value>) {
+/// Puts every plain value under its full name, parts joined by dots.
+pub(crate) fn flatten(name: &str, value: Value, into: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(fields) => fields
             .into_iter()

@@ -6,7 +6,8 @@
 //!
 //! Invariant: without counts in the engine's log nothing is claimed.
 
-use crate::{analyze::sample::Sample, plan::Cell, sweep::CHUNK_SIZE_FLAG};
+use super::work::Work;
+use crate::{plan::Cell, sweep::CHUNK_SIZE_FLAG};
 use serde::{Deserialize, Serialize};
 
 /// Relative difference in jobs per block below which two cells count as having done the same
@@ -22,41 +23,14 @@ pub struct Knob {
     pub evidence: String,
 }
 
-/// What the engine counted over all blocks of a cell.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Work {
-    jobs_per_block: f64,
-    batches_per_block: f64,
-    unsplit_per_block: f64,
+/// Whether two cells did different work.
+fn differ(a: &Work, b: &Work) -> bool {
+    (a.jobs - b.jobs).abs() > SAME_WORK * a.jobs.max(b.jobs)
 }
 
-impl Work {
-    /// Means over samples; `None` when a sample has no job count.
-    pub(super) fn of<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<Self> {
-        let (mut blocks, mut jobs, mut batches, mut unsplit) = (0u64, 0, 0, 0);
-        for sample in samples {
-            blocks += 1;
-            jobs += sample.jobs?;
-            batches += sample.batches.unwrap_or(0);
-            unsplit += sample.unsplit_batches.unwrap_or(0);
-        }
-        let per_block = |sum: u64| sum as f64 / blocks as f64;
-        (blocks > 0).then(|| Self {
-            jobs_per_block: per_block(jobs),
-            batches_per_block: per_block(batches),
-            unsplit_per_block: per_block(unsplit),
-        })
-    }
-
-    fn differs(&self, other: &Self) -> bool {
-        let scale = self.jobs_per_block.max(other.jobs_per_block);
-        (self.jobs_per_block - other.jobs_per_block).abs() > SAME_WORK * scale
-    }
-
-    /// Whether any batch was cut.
-    fn cut(&self) -> bool {
-        self.batches_per_block > self.unsplit_per_block
-    }
+/// Whether any batch was cut.
+fn cut(work: &Work) -> bool {
+    work.batches > work.unsplit_batches
 }
 
 /// Judges the cells of one gas level; `works` is parallel to `cells`.
@@ -95,15 +69,35 @@ fn one(cell: &Cell, work: Option<Work>, cells: &[&Cell], works: &[Option<Work>])
         .filter_map(|(_, work)| work.as_ref())
         .collect();
     let acted = match others.as_slice() {
-        [] => work.cut(),
-        others => others.iter().any(|other| work.differs(other)),
+        [] => cut(&work),
+        others => others.iter().any(|other| differ(&work, other)),
     };
+    let mut evidence = format!(
+        "jobs per block {:.1} ({:.1} batches, {:.1} of them uncut)",
+        work.jobs, work.batches, work.unsplit_batches
+    );
+    if !acted {
+        evidence += "; ";
+        evidence += &reason(&work);
+    }
     Knob {
         acted: Some(acted),
-        evidence: format!(
-            "jobs per block {:.1} ({:.1} batches, {:.1} of them uncut)",
-            work.jobs_per_block, work.batches_per_block, work.unsplit_per_block
+        evidence,
+    }
+}
+
+/// Why a chunk size moved nothing.
+fn reason(work: &Work) -> String {
+    if cut(work) {
+        return "other chunk sizes gave as many jobs".to_owned();
+    }
+    match work.targets.filter(|_| work.batches > 0.0) {
+        Some(targets) => format!(
+            "no batch was cut: one holds {:.0} targets on average, too few for the chunk size or \
+             for the engine's gate",
+            targets / work.batches
         ),
+        None => "no batch was cut".to_owned(),
     }
 }
 
@@ -140,10 +134,11 @@ mod tests {
         let works: Vec<_> = jobs
             .iter()
             .map(|jobs| {
-                jobs.map(|jobs_per_block| Work {
-                    jobs_per_block,
-                    batches_per_block: 9.0,
-                    unsplit_per_block: 9.0,
+                jobs.map(|jobs| Work {
+                    jobs,
+                    batches: 9.0,
+                    unsplit_batches: 9.0,
+                    ..Work::default()
                 })
             })
             .collect();
@@ -166,9 +161,10 @@ mod tests {
     #[test]
     fn evidence_begins_with_its_figure() {
         let work = Work {
-            jobs_per_block: 41.23,
-            batches_per_block: 9.0,
-            unsplit_per_block: 2.0,
+            jobs: 41.23,
+            batches: 9.0,
+            unsplit_batches: 2.0,
+            ..Work::default()
         };
         let cell = Cell {
             id: "a".into(),
@@ -183,5 +179,20 @@ mod tests {
             knob.evidence,
             "jobs per block 41.2 (9.0 batches, 2.0 of them uncut)"
         );
+    }
+
+    #[test]
+    fn an_inert_cell_says_why() {
+        let inert = |batches, unsplit_batches, targets| {
+            reason(&Work {
+                batches,
+                unsplit_batches,
+                targets,
+                ..Work::default()
+            })
+        };
+        assert_eq!(inert(4.0, 3.0, None), "other chunk sizes gave as many jobs");
+        assert!(inert(4.0, 4.0, Some(48.0)).contains("one holds 12 targets"));
+        assert_eq!(inert(0.0, 0.0, Some(0.0)), "no batch was cut");
     }
 }

@@ -57,6 +57,14 @@ pub struct RootFacts {
     pub unsplit_batches: Option<u64>,
     /// Trie nodes revealed.
     pub nodes_revealed: Option<u64>,
+    /// Nodes revealed again.
+    pub nodes_reread: Option<u64>,
+    /// Targets whose path was known.
+    pub known_paths: Option<u64>,
+    /// Nodes hashed.
+    pub nodes_hashed: Option<u64>,
+    /// Nodes worked on one after the other.
+    pub longest_chain: Option<u64>,
 }
 
 /// Reads an engine's log into facts by block hash.
@@ -97,6 +105,10 @@ pub fn join(samples: &mut [Sample], facts: &HashMap<B256, BlockFacts>) {
         sample.jobs = root.jobs;
         sample.unsplit_batches = root.unsplit_batches;
         sample.nodes_revealed = root.nodes_revealed;
+        sample.nodes_reread = root.nodes_reread;
+        sample.known_paths = root.known_paths;
+        sample.nodes_hashed = root.nodes_hashed;
+        sample.longest_chain = root.longest_chain;
     }
 }
 
@@ -110,6 +122,10 @@ fn root_facts(line: &str) -> RootFacts {
         jobs: number("jobs"),
         unsplit_batches: number("unsplit_batches"),
         nodes_revealed: number("nodes_revealed"),
+        nodes_reread: number("nodes_reread"),
+        known_paths: number("known_paths"),
+        nodes_hashed: number("nodes_hashed"),
+        longest_chain: number("longest_chain"),
     }
 }
 
@@ -144,7 +160,8 @@ mod tests {
 
     const LOG: &str = "\
 2026-11-21T03:00:00Z INFO State root task finished state_root=0x01 elapsed=870.1µs \
-account_targets=410 storage_targets=600 batches=9 jobs=41 unsplit_batches=2 nodes_revealed=1200
+account_targets=410 storage_targets=600 batches=9 jobs=41 unsplit_batches=2 nodes_revealed=1200 \
+nodes_reread=7 known_paths=12 nodes_hashed=900 longest_chain=33
 2026-11-21T03:00:00Z INFO Block added to canonical chain number=3 \
 hash=0x0000000000000000000000000000000000000000000000000000000000000003 peers=0 txs=180 \
 gas_used=24.53Mgas gas_throughput=1.23Ggas/second full=68.1% elapsed=19.9ms
@@ -176,7 +193,14 @@ mgas=24.53 elapsed=300.093ms mgasps=81.7 triediffs=\"1.57 MiB\"
             (third.account_targets, third.storage_targets),
             (Some(410), Some(600))
         );
-        assert_eq!(third.nodes_revealed, Some(1200));
+        assert_eq!(
+            (third.nodes_revealed, third.nodes_reread),
+            (Some(1200), Some(7))
+        );
+        assert_eq!(
+            (third.known_paths, third.nodes_hashed, third.longest_chain),
+            (Some(12), Some(900), Some(33))
+        );
         assert_eq!((fourth.engine_ns, fourth.jobs), (Some(1_500_000_000), None));
         assert_eq!(fifth, sample(5, 1, 2, 3));
     }

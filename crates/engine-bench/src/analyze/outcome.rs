@@ -4,7 +4,10 @@
 //! and then its samples must be there.
 
 use crate::{
-    analyze::sample::{Sample, SampleError, read_samples, verify_pass},
+    analyze::{
+        made::{Made, made},
+        sample::{Sample, SampleError, read_samples, verify_pass},
+    },
     client::BlockIdentity,
     journal::{self, Decision, Event, JournalError, Record, VisitTimes},
     plan::{Plan, PlanError, Visit},
@@ -29,6 +32,8 @@ pub struct Outcome {
     pub environment: Environment,
     /// What an adaptive sweep decided, in order.
     pub decisions: Vec<Decision>,
+    /// Visits in the order they were made.
+    pub made: Vec<Made>,
     /// How long every finished visit took, in seconds, by cell id.
     pub visit_s: Vec<(String, f64)>,
     /// Measured passes by cell id and round.
@@ -114,6 +119,7 @@ pub fn read_outcome(dir: &Path) -> Result<Outcome, AnalyzeError> {
         engine_versions: Vec::new(),
         environment: Environment::default(),
         decisions: Vec::new(),
+        made: made(&records),
         visit_s: visit_seconds(&records),
         passes: HashMap::new(),
         failures: Vec::new(),

@@ -59,6 +59,18 @@ pub struct Sample {
     pub unsplit_batches: Option<u64>,
     /// Trie nodes that the jobs revealed.
     pub nodes_revealed: Option<u64>,
+    /// Revealed nodes that another job had revealed before.
+    #[serde(default)]
+    pub nodes_reread: Option<u64>,
+    /// Targets that needed no job, because their path was known.
+    #[serde(default)]
+    pub known_paths: Option<u64>,
+    /// Trie nodes hashed.
+    #[serde(default)]
+    pub nodes_hashed: Option<u64>,
+    /// Nodes that had to be worked on one after the other.
+    #[serde(default)]
+    pub longest_chain: Option<u64>,
 }
 
 impl Sample {

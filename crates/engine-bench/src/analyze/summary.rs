@@ -3,17 +3,25 @@
 //! Invariant: throughputs are ratios of sums over the measured passes of a cell.
 
 use super::{
-    knob::{self, Knob, Work},
+    knob::{self, Knob},
     outcome::Outcome,
     sample::Sample,
+    work::Work,
 };
-use crate::{plan::Cell, sweep::MIX_AXIS};
+use crate::{
+    plan::Cell,
+    sweep::{MIX_AXIS, Settings},
+};
 use bench_stats::{
     Estimate, Latencies, Throughput,
     settle::{Settling, settling},
     throughput_of_rounds,
 };
 use serde_json::{Map, Value};
+
+/// The engine's flag that can leave state roots unchecked, and the value that does.
+const ROOT_STRATEGY_FLAG: &str = "bench.root-strategy";
+const UNCHECKED_ROOT: &str = "skip";
 
 /// Statistics of one cell.
 #[derive(Debug, Clone)]
@@ -36,8 +44,12 @@ pub struct Summary {
     pub engine: Option<Estimate>,
     /// Client time of newPayload and forkchoiceUpdated, in microseconds.
     pub latency_us: Option<Latencies>,
-    /// What the engine counted.
+    /// Whether the knob acted.
     pub knob: Knob,
+    /// What the engine counted; `None` when it counts no jobs.
+    pub work: Option<Work>,
+    /// Whether the engine compared state roots with the headers'.
+    pub root_checked: bool,
     /// Execution throughput of each round that gave numbers.
     pub rounds: Vec<(u64, Throughput)>,
     /// Whether the measured passes had settled; `None` with too few payloads to tell.
@@ -67,13 +79,17 @@ pub fn summarize(outcome: &Outcome) -> Vec<Summary> {
     let cells: Vec<&Cell> = outcome.plan.cells.iter().collect();
     let works: Vec<Option<Work>> = cells
         .iter()
-        .map(|cell| Work::of(passes(outcome, cell).flat_map(|(_, pass)| pass)))
+        .map(|cell| {
+            let samples: Vec<&Sample> = passes(outcome, cell).flat_map(|(_, pass)| pass).collect();
+            Work::of(&samples)
+        })
         .collect();
     let knobs = knob::judge(&cells, &works);
+    let evidence = knobs.into_iter().zip(works);
     cells
         .into_iter()
-        .zip(knobs)
-        .map(|(cell, knob)| one(outcome, cell, knob))
+        .zip(evidence)
+        .map(|(cell, evidence)| one(outcome, cell, evidence))
         .collect()
 }
 
@@ -82,7 +98,7 @@ fn passes<'a>(outcome: &'a Outcome, cell: &Cell) -> impl Iterator<Item = (u64, &
     rounds.map(|(round, samples)| (*round, samples))
 }
 
-fn one(outcome: &Outcome, cell: &Cell, knob: Knob) -> Summary {
+fn one(outcome: &Outcome, cell: &Cell, (knob, work): (Knob, Option<Work>)) -> Summary {
     let passes: Vec<(u64, &Vec<Sample>)> = passes(outcome, cell).collect();
     let estimate = |time: fn(&[Sample]) -> Option<u64>| {
         let rounds: Option<Vec<Throughput>> = passes
@@ -118,9 +134,20 @@ fn one(outcome: &Outcome, cell: &Cell, knob: Knob) -> Summary {
         latency_us: Latencies::of(latencies).map(|latencies| latencies.scaled(1e-3)),
         rounds: rounds_of(outcome, &cell.id),
         settling: settling(&mean_logs(&passes)),
+        root_checked: root_checked(cell, &outcome.plan.settings),
         cell: cell.clone(),
         knob,
+        work,
     }
+}
+
+/// Whether a cell's engine was left to check state roots.
+fn root_checked(cell: &Cell, settings: &Settings) -> bool {
+    let own = cell.flags.iter().map(|(flag, value)| (flag, value));
+    let shared = settings.set.iter().map(|set| (&set.flag, &set.value));
+    let mut given = own.chain(shared);
+    let strategy = given.find(|(flag, _)| flag.as_str() == ROOT_STRATEGY_FLAG);
+    strategy.is_none_or(|(_, value)| value != UNCHECKED_ROOT)
 }
 
 /// Logarithm of time per gas of each payload, averaged over passes of equal length.

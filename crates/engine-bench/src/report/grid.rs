@@ -2,7 +2,10 @@
 //!
 //! Invariant: the same rows feed the terminal and the Markdown report, so they cannot disagree.
 
-use super::model::{CellReport, LevelReport, RankReport, RatioReport, Report};
+use super::{
+    judged::{LevelReport, RankReport, RatioReport},
+    model::{CellReport, Report},
+};
 use crate::{
     analyze::Failure,
     sweep::{CHUNK_SIZE_FLAG, Gas},
@@ -16,7 +19,10 @@ const BEST_MARK: &str = "*";
 const FAILED: &str = "failed";
 
 /// What a value that does not exist shows.
-const NOTHING: &str = "-";
+pub(super) const NOTHING: &str = "-";
+
+/// Marks figures of an engine that did not compare state roots.
+pub(super) const UNCHECKED_MARK: &str = "†";
 
 /// A table as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,11 +133,13 @@ fn value(report: &Report, cell: &CellReport) -> String {
         .to_owned();
     };
     let mut levels = report.levels.iter();
-    let mark = if levels.any(|level| level.best.contains(&cell.id)) {
-        BEST_MARK
-    } else {
-        ""
-    };
+    let mut mark = String::new();
+    if levels.any(|level| level.best.contains(&cell.id)) {
+        mark += BEST_MARK;
+    }
+    if !cell.root_checked {
+        mark += UNCHECKED_MARK;
+    }
     match (estimate.low, estimate.high) {
         (Some(low), Some(high)) => {
             format!("{:.3} [{low:.3}, {high:.3}]{mark}", estimate.value)
@@ -367,7 +375,7 @@ pub(super) fn versus(report: &Report) -> Grid {
     }
 }
 
-fn short(flag: &str) -> &str {
+pub(super) fn short(flag: &str) -> &str {
     if flag == CHUNK_SIZE_FLAG {
         "chunk size"
     } else {

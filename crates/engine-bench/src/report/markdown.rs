@@ -3,6 +3,7 @@
 //! Invariant: says how the numbers were made and what they do not say, beside the numbers.
 
 use super::{
+    facts,
     grid::{self, Grid},
     model::Report,
 };
@@ -28,6 +29,7 @@ pub fn markdown(report: &Report) -> String {
     }
     push_versus(&mut text, report);
     push_comparisons(&mut text, report);
+    push_work(&mut text, report);
     text.push_str("## Time\n\n");
     // Writing into a String cannot fail.
     let _ = writeln!(text, "{}\n", grid::time_line(report));
@@ -59,49 +61,21 @@ fn push_comparisons(text: &mut String, report: &Report) {
         return;
     }
     text.push_str("## Comparisons\n\n");
-    let rows = report.comparisons.iter().map(|pair| {
-        vec![
-            pair.a.clone(),
-            pair.b.clone(),
-            grid::ratio_text(&pair.ratio),
-            pair.verdict.clone(),
-            pair.relevance.clone().unwrap_or_default(),
-            pair.bootstrap
-                .map(|found| format!("{:.3} to {:.3}", found.low, found.high))
-                .unwrap_or_default(),
-        ]
-    });
-    let header = ["a", "b", "a / b", "a is", "difference", "resampled"];
-    let header = header.map(str::to_owned).to_vec();
-    push_grid(
-        text,
-        &Grid {
-            header,
-            rows: rows.collect(),
-        },
-    );
+    push_grid(text, &facts::comparisons(report));
+}
+
+/// What the engine counted, where it counts.
+fn push_work(text: &mut String, report: &Report) {
+    let grid = facts::work(report);
+    if !grid.rows.is_empty() {
+        text.push_str("## State root\n\nMeans per block, as the engine counts them.\n\n");
+        push_grid(text, &grid);
+    }
 }
 
 fn push_environment(text: &mut String, report: &Report) {
-    let machine = &report.environment.machine;
     text.push_str("## Machine\n\n");
-    let mut lines = vec![
-        format!("{} × {}", machine.cpus, machine.cpu_model),
-        format!(
-            "{:.1} GiB of memory",
-            machine.memory_bytes as f64 / f64::from(1 << 30)
-        ),
-        format!("{}, {}", machine.kernel, machine.system),
-        format!("engine-bench {}", machine.harness_version),
-    ];
-    lines.extend(
-        report
-            .environment
-            .engines
-            .iter()
-            .map(|engine| format!("engine: {engine}")),
-    );
-    push_list(text, lines);
+    push_list(text, facts::machine(report));
 }
 
 fn push_grid(text: &mut String, grid: &Grid) {

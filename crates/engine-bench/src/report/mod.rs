@@ -4,24 +4,35 @@
 //! results folder at any time.
 
 mod between;
+mod blocks;
+mod facts;
 mod grid;
 mod html;
+mod judged;
 mod markdown;
 mod model;
 mod table;
 mod verify;
+mod visits;
 mod warnings;
+mod work;
 
 pub use between::between;
+pub use blocks::{BlocksReport, HistogramReport};
 pub use html::html;
+pub use judged::{
+    AdaptiveReport, ComparisonReport, DuplicateReport, IntervalReport, LevelNoiseReport,
+    LevelReport, NoiseReport, RankReport, RatioReport, UndecidedReport, VersusReport,
+};
 pub use markdown::markdown;
 pub use model::{
-    AdaptiveReport, CellReport, ComparisonReport, DuplicateReport, EnvironmentReport,
-    EstimateReport, IntervalReport, LatencyReport, LevelNoiseReport, LevelReport, NoiseReport,
-    RankReport, RatioReport, Report, RoundReport, SettlingReport, UndecidedReport, VersusReport,
+    CellReport, EnvironmentReport, EstimateReport, LatencyReport, Report, RoundReport,
+    SettlingReport,
 };
 pub use table::{failures, table};
 pub use verify::verify;
+pub use visits::VisitReport;
+pub use work::WorkReport;
 
 use std::{
     io,

@@ -2,7 +2,11 @@
 //!
 //! Invariant: every warning names its cell or level and says what to do or to think.
 
-use super::model::{CellReport, DuplicateReport, LevelReport, Report};
+use super::{
+    grid::UNCHECKED_MARK,
+    judged::{DuplicateReport, LevelReport},
+    model::{CellReport, Report},
+};
 use crate::analyze::Comparisons;
 
 /// Every warning of a report, a sentence each.
@@ -14,6 +18,7 @@ pub(super) fn of(report: &Report, comparisons: &Comparisons) -> Vec<String> {
     for level in &report.levels {
         of_level(level, &mut warnings);
     }
+    warnings.extend(unchecked(report));
     warnings.extend(report.cells.iter().filter_map(unsettled));
     warnings.extend(report.noise_floor.duplicates.iter().filter_map(differing));
     for pair in comparisons.pairs.iter().filter(|pair| pair.is_doubted()) {
@@ -43,6 +48,19 @@ fn of_level(level: &LevelReport, warnings: &mut Vec<String>) {
             level.unsteady.join(", ")
         ));
     }
+}
+
+/// Cells whose engine was told not to check state roots.
+fn unchecked(report: &Report) -> Option<String> {
+    let cells = report.cells.iter().filter(|cell| !cell.root_checked);
+    let ids: Vec<&str> = cells.map(|cell| cell.id.as_str()).collect();
+    (!ids.is_empty()).then(|| {
+        format!(
+            "root not checked in {} (marked {UNCHECKED_MARK}): without the state root a block is not \
+             validated, so these figures say what the rest costs and nothing about an engine in use",
+            ids.join(", ")
+        )
+    })
 }
 
 /// A pass that got faster or slower while it was measured.

@@ -1,248 +1,431 @@
-//! The drawings of `report.html`, as SVG that takes the page's text colour.
+//! Drawing: axes and shapes become an SVG that takes the page's text colour.
 //!
-//! Invariant: every dot has a title with its figures, which browsers show on hovering.
+//! Invariant: every dot, box and area has a title with its figures, which browsers show on hovering.
+//! A chart is as wide as a phone, so that its text keeps its size there; wide pages put charts side
+//! by side.
 
-use super::{
-    super::model::{CellReport, LevelReport, Report},
-    escape,
+use super::escape;
+use plotters::{
+    coord::{
+        Shift,
+        ranged1d::{DefaultFormatting, KeyPointHint},
+    },
+    prelude::*,
 };
-use plotters::{coord::Shift, prelude::*};
+use std::ops::Range;
 
-const WIDTH: u32 = 880;
-const ROW: u32 = 28;
-const FRAME: u32 = 70;
-const NAMES: u32 = 190;
+const WIDTH: u32 = 480;
+const MARGIN: u32 = 8;
+const X_LABELS: u32 = 40;
 const DOT: i32 = 4;
-/// Without font metrics the size is that of the em square: this is 13 px of text.
-const LABELS: (&str, i32) = ("sans-serif", 20);
-/// Legible on white and on black.
-const COLOURS: [RGBColor; 6] = [
-    RGBColor(42, 157, 92),
+/// Without font metrics plotters takes the size for that of the em square: this is 13 px of text.
+const LABELS: (&str, i32) = ("sans-serif", 16);
+/// Width of a letter of a label, and the longest label.
+const LETTER: u32 = 7;
+const LONGEST_NAME: usize = 21;
+/// Most numbers that an axis shows.
+const TICKS: f64 = 7.0;
+
+/// Legible on white and on black, and told apart by most eyes.
+pub(super) const COLOURS: [RGBColor; 8] = [
+    GOOD,
     RGBColor(217, 119, 54),
     RGBColor(86, 132, 220),
     RGBColor(190, 90, 170),
     RGBColor(150, 140, 40),
     RGBColor(60, 160, 170),
+    RGBColor(150, 110, 90),
+    GREY,
 ];
+/// What is among the best, or went well.
+pub(super) const GOOD: RGBColor = RGBColor(42, 157, 92);
+/// What failed.
+pub(super) const BAD: RGBColor = RGBColor(214, 69, 65);
+/// What is there for orientation.
+pub(super) const GREY: RGBColor = RGBColor(128, 128, 128);
 
-/// A dot of a chart with one row per cell.
-struct Mark {
-    row: usize,
-    x: f64,
+/// A point in the coordinates of a chart.
+pub(super) type Point = (f64, f64);
+
+/// One mark of a chart.
+pub(super) struct Shape {
+    form: Form,
+    colour: RGBColor,
+    opacity: f64,
     title: String,
-    /// Ends of a bar through the dot.
-    bar: Option<(f64, f64)>,
 }
 
-/// Every cell against the highest; `None` without intervals.
-pub(super) fn intervals(level: &LevelReport) -> Option<String> {
-    let percent = |ratio: f64| 100.0 * (ratio - 1.0);
-    let names: Vec<String> = level
-        .versus_best
-        .iter()
-        .map(|versus| versus.cell.clone())
-        .collect();
-    let marks = level.versus_best.iter().enumerate().map(|(row, versus)| {
-        let (low, high) = (versus.ratio.low?, versus.ratio.high?);
-        Some(Mark {
-            row,
-            x: percent(versus.ratio.value),
-            title: format!(
-                "{}: {:+.2} %, {:+.2} to {:+.2} %",
-                versus.cell,
-                percent(versus.ratio.value),
-                percent(low),
-                percent(high)
-            ),
-            bar: Some((percent(low), percent(high))),
-        })
-    });
-    rows(
-        &names,
-        &marks.collect::<Option<Vec<_>>>()?,
-        "% against the highest",
-    )
+enum Form {
+    Dot(Point),
+    Ring(Point),
+    Box(Point, Point),
+    Area(Vec<Point>),
+    Line(Vec<Point>),
 }
 
-/// Latencies of every cell: a dot at the median, a bar to the 99th percentile, a dot at the longest.
-pub(super) fn latencies(report: &Report, level: &LevelReport) -> Option<String> {
-    let cells = cells(report, level);
-    let names: Vec<String> = cells.iter().map(|cell| cell.id.clone()).collect();
-    let mut marks = Vec::new();
-    for (row, cell) in cells.iter().enumerate() {
-        let latency = cell.latency_us?;
-        let ms = |us: f64| us / 1e3;
-        let title = format!(
-            "{}: median {:.2} ms, p90 {:.2}, p99 {:.2}, longest {:.2}",
-            cell.id,
-            ms(latency.p50),
-            ms(latency.p90),
-            ms(latency.p99),
-            ms(latency.max)
-        );
-        for (x, bar) in [
-            (ms(latency.p50), Some((ms(latency.p50), ms(latency.p99)))),
-            (ms(latency.max), None),
-        ] {
-            let title = title.clone();
-            marks.push(Mark { row, x, title, bar });
+impl Shape {
+    pub(super) fn dot(at: Point, colour: RGBColor, title: String) -> Self {
+        Self::new(Form::Dot(at), colour, title)
+    }
+
+    pub(super) fn ring(at: Point, colour: RGBColor, title: String) -> Self {
+        Self::new(Form::Ring(at), colour, title)
+    }
+
+    /// A filled rectangle between two opposite corners.
+    pub(super) fn rect(corners: (Point, Point), colour: RGBColor, title: String) -> Self {
+        Self::new(Form::Box(corners.0, corners.1), colour, title)
+    }
+
+    pub(super) fn area(points: Vec<Point>, colour: RGBColor, title: String) -> Self {
+        Self::new(Form::Area(points), colour, title)
+    }
+
+    pub(super) fn line(points: Vec<Point>, colour: RGBColor) -> Self {
+        Self::new(Form::Line(points), colour, String::new())
+    }
+
+    fn new(form: Form, colour: RGBColor, title: String) -> Self {
+        Self {
+            form,
+            colour,
+            opacity: 1.0,
+            title,
         }
     }
-    rows(&names, &marks, "ms a payload")
+
+    /// The same, see-through: 0 is nothing, 1 is solid.
+    pub(super) fn faint(self, opacity: f64) -> Self {
+        // What is fully see-through is not drawn, and its title would go to the next shape.
+        let opacity = opacity.clamp(0.02, 1.0);
+        Self { opacity, ..self }
+    }
+
+    fn points(&self) -> Vec<Point> {
+        match &self.form {
+            Form::Dot(at) | Form::Ring(at) => vec![*at],
+            Form::Box(from, to) => vec![*from, *to],
+            Form::Area(points) | Form::Line(points) => points.clone(),
+        }
+    }
+
+    fn element(&self) -> &'static str {
+        match self.form {
+            Form::Dot(_) | Form::Ring(_) => "<circle",
+            Form::Box(..) => "<rect",
+            Form::Area(_) => "<polygon",
+            Form::Line(_) => "",
+        }
+    }
 }
 
-/// A chart with a named row per cell.
-fn rows(names: &[String], marks: &[Mark], unit: &str) -> Option<String> {
-    if names.is_empty() {
-        return None;
-    }
-    let ends = marks.iter().flat_map(|mark| {
-        let (low, high) = mark.bar.unwrap_or((mark.x, mark.x));
-        [low, high, mark.x]
-    });
-    let (low, high) = span(ends.chain([0.0]))?;
-    // A row of its own has no extent for plotters: it gets an empty one below it.
-    let slots = names.len().max(2);
-    let height = FRAME + ROW * slots as u32;
-    let titles: Vec<&str> = marks.iter().map(|mark| mark.title.as_str()).collect();
-    draw(height, &titles, |root| {
-        let top = slots as i32 - 1;
-        let mut chart = ChartBuilder::on(root)
-            .margin(10)
-            .x_label_area_size(40)
-            .y_label_area_size(NAMES)
-            .build_cartesian_2d(low..high, (0..top).into_segmented())?;
-        let name = |at: &SegmentValue<i32>| match at {
-            SegmentValue::CenterOf(row) | SegmentValue::Exact(row) => {
-                let name = usize::try_from(top - *row)
-                    .ok()
-                    .and_then(|row| names.get(row));
-                name.cloned().unwrap_or_default()
-            }
-            SegmentValue::Last => String::new(),
+/// One axis: its ends, what is written along it, and its unit.
+pub(super) struct Axis {
+    ends: Point,
+    ticks: Vec<(f64, String)>,
+    unit: String,
+}
+
+impl Axis {
+    /// Equal distances for equal differences.
+    pub(super) fn linear(ends: Point, unit: &str) -> Self {
+        let (low, high) = ends;
+        let step = nice((high - low) / TICKS);
+        let decimals = (-step.log10().floor()).clamp(0.0, 9.0) as usize;
+        let first = (low / step).ceil() as i64;
+        let last = (high / step).floor() as i64;
+        let tick = |index: i64| {
+            let at = index as f64 * step;
+            (at, format!("{at:.decimals$}"))
         };
-        chart
-            .configure_mesh()
-            .disable_y_mesh()
-            .max_light_lines(0)
-            .y_labels(slots)
-            .y_label_formatter(&name)
-            .x_desc(unit)
-            .label_style(LABELS)
-            .draw()?;
-        let zero = [(0.0, SegmentValue::Exact(0)), (0.0, SegmentValue::Last)];
-        chart.draw_series([PathElement::new(zero, BLACK)])?;
-        for mark in marks {
-            let colour = COLOURS[mark.row % COLOURS.len()];
-            let at = SegmentValue::CenterOf(top - mark.row as i32);
-            if let Some((low, high)) = mark.bar {
-                let ends = [(low, at.clone()), (high, at.clone())];
-                chart.draw_series([PathElement::new(ends, colour.stroke_width(2))])?;
+        Self {
+            ends,
+            ticks: (first..=last).map(tick).collect(),
+            unit: unit.to_owned(),
+        }
+    }
+
+    /// Equal distances for equal ratios: coordinates are logarithms to base 10.
+    pub(super) fn logarithmic(ends: Point, unit: &str) -> Self {
+        let (low, high) = ends;
+        let mut steps: Vec<f64> = (low.floor() as i32..=high.ceil() as i32)
+            .flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(power)))
+            .filter(|value| (low..=high).contains(&value.log10()))
+            .collect();
+        while steps.len() > 8 {
+            steps = steps.into_iter().step_by(3).collect();
+        }
+        if steps.len() < 2 {
+            // A narrow range: its ends say more than a round number.
+            steps = vec![
+                10f64.powf(low),
+                10f64.powf((low + high) / 2.0),
+                10f64.powf(high),
+            ];
+        }
+        let text = |value: f64| {
+            let decimals = (2.0 - value.log10().floor()).clamp(0.0, 4.0) as usize;
+            let text = format!("{value:.decimals$}");
+            match text.contains('.') {
+                true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+                false => text,
             }
-            chart.draw_series([Circle::new((mark.x, at), DOT, colour.filled())])?;
+        };
+        Self {
+            ends,
+            ticks: steps
+                .iter()
+                .map(|value| (value.log10(), text(*value)))
+                .collect(),
+            unit: unit.to_owned(),
         }
-        Ok(())
-    })
-}
+    }
 
-/// Throughput of every visit, in the order of rounds; `None` with one round.
-pub(super) fn rounds(report: &Report, level: &LevelReport) -> Option<String> {
-    let cells = cells(report, level);
-    let all = || cells.iter().flat_map(|cell| &cell.rounds);
-    let last = all()
-        .map(|round| round.round)
-        .max()
-        .filter(|last| *last > 1)?;
-    let (low, high) = span(all().map(|round| round.ggas_per_second))?;
-    let titles: Vec<String> = cells
-        .iter()
-        .flat_map(|cell| {
-            cell.rounds.iter().map(|round| {
-                format!(
-                    "{}, round {}: {:.4} Ggas/s",
-                    cell.id, round.round, round.ggas_per_second
-                )
-            })
-        })
-        .collect();
-    let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
-    draw(240, &titles, |root| {
-        let mut chart = ChartBuilder::on(root)
-            .margin(10)
-            .x_label_area_size(40)
-            .y_label_area_size(70)
-            .build_cartesian_2d(0.5..last as f64 + 0.5, low..high)?;
-        chart
-            .configure_mesh()
-            .max_light_lines(0)
-            .x_labels(last.min(20) as usize)
-            .x_label_formatter(&|round| format!("{round:.0}"))
-            .x_desc("round")
-            .label_style(LABELS)
-            .y_desc("Ggas/s")
-            .draw()?;
-        for (index, cell) in cells.iter().enumerate() {
-            let colour = COLOURS[index % COLOURS.len()];
-            let at = |round: &super::super::model::RoundReport| {
-                (round.round as f64, round.ggas_per_second)
-            };
-            let line: Vec<(f64, f64)> = cell.rounds.iter().map(at).collect();
-            chart.draw_series([PathElement::new(line.clone(), colour.mix(0.5))])?;
-            let dots = line
-                .into_iter()
-                .map(|at| Circle::new(at, DOT, colour.filled()));
-            chart.draw_series(dots)?;
+    /// A row for each name, the first on top; the middle of a row is given by [`row`].
+    pub(super) fn rows(names: &[String]) -> Self {
+        let rows = names.len();
+        let tick = |(index, name): (usize, &String)| (row(index, rows), shortened(name));
+        Self {
+            ends: (0.0, rows.max(1) as f64),
+            ticks: names.iter().enumerate().map(tick).collect(),
+            unit: String::new(),
         }
-        Ok(())
-    })
+    }
+
+    fn text(&self, at: f64) -> String {
+        let found = self.ticks.iter().find(|(tick, _)| *tick == at);
+        found.map_or_else(String::new, |(_, text)| text.clone())
+    }
+
+    fn letters(&self) -> usize {
+        let letters = self.ticks.iter().map(|(_, text)| text.chars().count());
+        letters.max().unwrap_or(0)
+    }
 }
 
-fn cells<'a>(report: &'a Report, level: &LevelReport) -> Vec<&'a CellReport> {
-    let of_level = |cell: &&CellReport| level.is_of(cell);
-    let measured = |cell: &&CellReport| cell.execution_ggas_per_second.is_some();
-    report
-        .cells
+/// An axis as plotters takes it.
+struct Scale {
+    ends: Point,
+    ticks: Vec<f64>,
+}
+
+impl Scale {
+    fn of(axis: &Axis) -> Self {
+        Self {
+            ends: axis.ends,
+            ticks: axis.ticks.iter().map(|(at, _)| *at).collect(),
+        }
+    }
+}
+
+impl Ranged for Scale {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, (from, to): (i32, i32)) -> i32 {
+        let (low, high) = self.ends;
+        let part = (value - low) / (high - low);
+        from + (part * f64::from(to - from)).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        if hint.weight().allow_light_points() {
+            Vec::new()
+        } else {
+            self.ticks.clone()
+        }
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.ends.0..self.ends.1
+    }
+}
+
+/// The middle of a row.
+pub(super) fn row(index: usize, rows: usize) -> f64 {
+    rows as f64 - index as f64 - 0.5
+}
+
+/// The beginning and the end of a name that is too long for the room beside a row.
+fn shortened(name: &str) -> String {
+    let letters: Vec<char> = name.chars().collect();
+    if letters.len() <= LONGEST_NAME {
+        return name.to_owned();
+    }
+    let half = LONGEST_NAME / 2;
+    let (begin, end) = (&letters[..half], &letters[letters.len() - half..]);
+    begin.iter().chain(&['…']).chain(end).collect()
+}
+
+/// The smallest of 1, 2 and 5 times a power of ten that is not below the value.
+fn nice(value: f64) -> f64 {
+    let power = 10f64.powf(value.max(1e-12).log10().floor());
+    let factors = [1.0, 2.0, 5.0, 10.0];
+    let found = factors
         .iter()
-        .filter(of_level)
-        .filter(measured)
-        .collect()
+        .find(|factor| *factor * power >= value * 0.999);
+    found.unwrap_or(&10.0) * power
 }
 
-/// The smallest and largest value with some air around them.
-fn span(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+/// The smallest and largest value with some air around them; `None` without values.
+pub(super) fn span(values: impl IntoIterator<Item = f64>) -> Option<Point> {
     let (low, high) = values
+        .into_iter()
         .filter(|value| value.is_finite())
         .fold((f64::MAX, f64::MIN), |(low, high), value| {
             (low.min(value), high.max(value))
         });
-    let air = 0.05 * (high - low).max(1e-3);
+    let air = 0.05 * (high - low).max(1e-3 * high.abs()).max(1e-9);
     (low <= high).then_some((low - air, high + air))
 }
 
-type Root<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-
-/// Draws into text. The dots get their titles in the order they were drawn.
-fn draw(
-    height: u32,
-    titles: &[&str],
-    on: impl FnOnce(&Root<'_>) -> Result<(), Box<dyn std::error::Error>>,
-) -> Option<String> {
+/// Draws shapes between two axes; `height` is that of the area they share, in pixels. `None` when
+/// there is nothing to draw.
+pub(super) fn draw(x: &Axis, y: &Axis, height: u32, shapes: &[Shape]) -> Option<String> {
+    let inside = |point: &Point| point.0.is_finite() && point.1.is_finite();
+    let shapes: Vec<&Shape> = shapes
+        .iter()
+        .filter(|shape| shape.points().iter().all(inside))
+        .collect();
+    if shapes.is_empty() {
+        return None;
+    }
     let mut svg = String::new();
     {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
-        on(&root).ok()?;
+        let size = (WIDTH, height + X_LABELS + 2 * MARGIN);
+        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        plot(&root, (x, y), &shapes).ok()?;
         root.present().ok()?;
     }
-    let svg = svg.replace("#000000", "currentColor");
-    let mut titles = titles.iter();
-    let mut parts = svg.split("<circle");
-    let mut titled = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let title = titles.next().map_or(String::new(), |title| escape(title));
-        let (circle, rest) = part.split_once("/>")?;
-        titled.push_str(&format!(
-            "<circle{circle}><title>{title}</title></circle>{rest}"
-        ));
+    titled(&svg.replace("#000000", "currentColor"), &shapes)
+}
+
+fn plot(
+    root: &DrawingArea<SVGBackend<'_>, Shift>,
+    (x, y): (&Axis, &Axis),
+    shapes: &[&Shape],
+) -> Result<(), Box<dyn std::error::Error>> {
+    let unit = if y.unit.is_empty() { 0 } else { 22 };
+    let mut chart = ChartBuilder::on(root)
+        .margin(MARGIN)
+        .margin_right(2 * MARGIN)
+        .x_label_area_size(X_LABELS)
+        .y_label_area_size(16 + unit + LETTER * y.letters() as u32)
+        .build_cartesian_2d(Scale::of(x), Scale::of(y))?;
+    let (x_text, y_text) = (|at: &f64| x.text(*at), |at: &f64| y.text(*at));
+    let mut mesh = chart.configure_mesh();
+    mesh.x_label_formatter(&x_text)
+        .y_label_formatter(&y_text)
+        .x_desc(x.unit.as_str())
+        .y_desc(y.unit.as_str())
+        .label_style(LABELS)
+        .axis_desc_style(LABELS);
+    if y.unit.is_empty() {
+        mesh.disable_y_mesh();
     }
-    Some(titled)
+    mesh.draw()?;
+    for shape in shapes {
+        let style = shape.colour.mix(shape.opacity);
+        match &shape.form {
+            Form::Dot(at) => {
+                chart.draw_series([Circle::new(*at, DOT, style.filled())])?;
+            }
+            Form::Ring(at) => {
+                chart.draw_series([Circle::new(*at, DOT, style.stroke_width(2))])?;
+            }
+            Form::Box(from, to) => {
+                chart.draw_series([Rectangle::new([*from, *to], style.filled())])?;
+            }
+            Form::Area(points) => {
+                chart.draw_series([Polygon::new(points.clone(), style.filled())])?;
+            }
+            Form::Line(points) => {
+                let line = PathElement::new(points.clone(), style.stroke_width(1));
+                chart.draw_series([line])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives the shapes their titles, in the order they were drawn. Axes have no dot, box or area.
+fn titled(svg: &str, shapes: &[&Shape]) -> Option<String> {
+    let mut text = String::with_capacity(2 * svg.len());
+    let mut rest = svg;
+    for shape in shapes {
+        let element = shape.element();
+        if element.is_empty() {
+            continue;
+        }
+        let at = rest.find(element)?;
+        let end = at + rest[at..].find("/>")?;
+        text.push_str(&rest[..end]);
+        let name = &element[1..];
+        text.push_str(&format!(
+            "><title>{}</title></{name}>",
+            escape(&shape.title)
+        ));
+        rest = &rest[end + 2..];
+    }
+    text.push_str(rest);
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_show_round_numbers() {
+        let texts =
+            |axis: Axis| -> Vec<String> { axis.ticks.into_iter().map(|(_, text)| text).collect() };
+        let linear = |low, high| texts(Axis::linear((low, high), ""));
+        assert_eq!(
+            linear(-2.6, 7.9),
+            ["-2.0", "0.0", "2.0", "4.0", "6.0"].map(|text| text.replace(".0", ""))
+        );
+        assert_eq!(linear(0.1312, 0.1519), ["0.135", "0.140", "0.145", "0.150"]);
+        let logarithmic =
+            |low: f64, high: f64| texts(Axis::logarithmic((low.log10(), high.log10()), ""));
+        assert_eq!(logarithmic(0.9, 30.0), ["1", "2", "5", "10", "20"]);
+        assert_eq!(logarithmic(10.1, 10.3).len(), 3);
+    }
+
+    #[test]
+    fn titles_go_to_their_shapes_in_order() {
+        let shapes = [
+            Shape::line(vec![(0.0, 0.0), (1.0, 1.0)], GREY),
+            Shape::dot((0.5, 0.5), GOOD, "a <dot>".into()),
+            Shape::rect(((0.0, 0.0), (1.0, 1.0)), GREY, "a box".into()).faint(0.0),
+            Shape::dot((0.1, f64::NAN), GOOD, "nowhere".into()),
+            Shape::area(
+                vec![(0.0, 0.0), (1.0, 0.0), (1.0, 1.0)],
+                BAD,
+                "an area".into(),
+            ),
+            Shape::ring((0.2, 0.2), GOOD, "a ring".into()),
+        ];
+        let axis = || Axis::linear((0.0, 1.0), "u");
+        let svg = draw(&axis(), &axis(), 100, &shapes).unwrap();
+        let title_of = |element: &str| -> Vec<String> {
+            svg.split(element)
+                .skip(1)
+                .map(|part| {
+                    let (_, title) = part.split_once("<title>").unwrap();
+                    title.split_once("</title>").unwrap().0.to_owned()
+                })
+                .collect()
+        };
+        assert_eq!(title_of("<circle"), ["a &lt;dot&gt;", "a ring"]);
+        assert_eq!(title_of("<rect"), ["a box"]);
+        assert_eq!(title_of("<polygon"), ["an area"]);
+        assert!(!svg.contains("nowhere") && !svg.contains("#000000"));
+    }
+
+    #[test]
+    fn long_names_keep_both_ends() {
+        assert_eq!(shortened("chunk15"), "chunk15");
+        let found = shortened("engine-bench-storage-worker-count16-chunk240");
+        assert_eq!(found, "engine-ben…6-chunk240");
+    }
 }

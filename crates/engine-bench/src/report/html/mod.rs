@@ -1,196 +1,204 @@
 //! `report.html`: one file that opens from disk, for people who look before they read.
 //!
 //! Invariant: asks no network for anything; says nothing that `report.json` does not hold; readable
-//! in light and dark, on paper, and without scripts. Whatever was typed or logged is escaped.
+//! in light and dark, on a phone and on paper, and without scripts. Whatever was typed or logged is
+//! escaped.
 
 mod chart;
+mod course;
+mod heat;
+mod level;
 
 use super::{
+    facts,
     grid::{self, Grid},
-    model::{CellReport, LevelReport, Report},
+    judged::LevelReport,
+    model::Report,
 };
+use course::Key;
+use level::Figure;
 use std::fmt::Write as _;
 
 const STYLE: &str = include_str!("style.css");
 
+const HEAD: &str = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta name=\"viewport\" \
+     content=\"width=device-width, initial-scale=1\">\n<title>Sweep report</title>\n";
+
+const EXPLANATION: &str = "<p>Execution throughput in Ggas/s: gas / (newPayload + forkchoiceUpdated) client time. A frame \
+     marks the best of a gas level; colour is throughput relative to the highest of its level.</p>";
+
 /// Renders the report.
 pub fn html(report: &Report) -> String {
-    let mut text = String::from(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta name=\"viewport\" \
-         content=\"width=device-width, initial-scale=1\">\n<title>Sweep report</title>\n<style>\n",
-    );
-    text.push_str(STYLE);
-    text.push_str(
-        "</style></head><body>\n<h1>Sweep report</h1>\n<p>Execution throughput in Ggas/s: gas / \
-         (newPayload + forkchoiceUpdated) client time. A frame marks the best of a gas level; \
-         colour is throughput relative to the highest of its level.</p>\n",
-    );
-    heatmap(&mut text, report);
-    list(&mut text, &grid::notes(report));
+    let mut page = Page::default();
+    page.text.push_str(HEAD);
+    page.push(&format!("<style>\n{STYLE}</style></head><body>"));
+    page.push(&format!("<h1>Sweep report</h1>\n{EXPLANATION}"));
+    page.section("grid", "", |page| {
+        page.push(&heat::heatmap(report));
+        page.notes(&grid::notes(report));
+    });
     for level in &report.levels {
-        of_level(&mut text, report, level);
+        page.level(report, level);
     }
-    section(
-        &mut text,
-        "Cells",
-        &grid::details(report, grid::Evidence::Full),
-    );
-    section(&mut text, "Against the best", &grid::versus(report));
-    push(&mut text, "<h2>Time</h2>");
-    push(
-        &mut text,
-        &format!("<p>{}</p>", escape(&grid::time_line(report))),
-    );
-    if !report.failures.is_empty() {
-        push(&mut text, "<h2>Failures</h2>");
-        let lines: Vec<String> = report.failures.iter().map(grid::failure_line).collect();
-        list(&mut text, &lines);
-    }
-    for (name, json) in [
-        (
-            "Environment",
-            serde_json::to_string_pretty(&report.environment),
-        ),
-        (
-            "Configuration",
-            serde_json::to_string_pretty(&report.configuration),
-        ),
-    ] {
-        let json = json.unwrap_or_default();
-        let body = format!(
-            "<details><summary>{name}</summary><pre>{}</pre></details>",
-            escape(&json)
-        );
-        push(&mut text, &body);
-    }
-    text.push_str("</body></html>\n");
-    text
+    page.tables(report);
+    page.course(report);
+    page.section("failures", "Failures", |page| failures(page, report));
+    page.section("environment", "Environment", |page| {
+        page.list("notes", &facts::machine(report));
+    });
+    page.section("configuration", "Configuration", |page| {
+        page.table("values", &facts::values(&report.configuration));
+    });
+    page.push("</body></html>");
+    page.text
 }
 
-/// Settings down, gas levels across.
-fn heatmap(text: &mut String, report: &Report) {
-    push(text, "<table class=\"heat\"><thead><tr><th>setting</th>");
-    for gas in grid::gas_levels(report) {
-        push(text, &format!("<th>{gas}</th>"));
-    }
-    push(text, "</tr></thead><tbody>");
-    for ranked in &report.ranking {
-        let name: Vec<String> = ranked
-            .axes
-            .iter()
-            .filter(|(name, _)| {
-                name.as_str() != "engine"
-                    || ranked.axes.len() == 1
-                    || report.configuration.engines.len() > 1
-            })
-            .map(|(name, value)| format!("{name} {}", grid::text(value)))
-            .collect();
-        push(text, &format!("<tr><th>{}</th>", escape(&name.join(", "))));
-        for gas in grid::gas_levels(report) {
-            let cell = grid::cell_at(report, &ranked.axes, gas);
-            push(
-                text,
-                &cell.map_or("<td></td>".to_owned(), |cell| heat(report, cell)),
-            );
-        }
-        push(text, "</tr>");
-    }
-    push(text, "</tbody></table>");
-}
-
-fn heat(report: &Report, cell: &CellReport) -> String {
-    let Some(found) = &cell.execution_ggas_per_second else {
-        return format!("<td title=\"{}\">failed</td>", escape(&cell.id));
-    };
-    let level = report.levels.iter().find(|level| level.is_of(cell));
-    let best = level.map_or(&[][..], |level| &level.best);
-    let highest = |id: &String| {
-        let best = report.cells.iter().find(|cell| cell.id == *id)?;
-        best.execution_ggas_per_second
-            .as_ref()
-            .map(|found| found.value)
-    };
-    let top = best.first().and_then(highest).unwrap_or(found.value);
-    // A fifth below the best is as pale as it gets.
-    let shade = (1.0 - (1.0 - found.value / top) / 0.2).clamp(0.0, 1.0);
-    let best = if best.contains(&cell.id) {
-        " class=\"best\""
-    } else {
-        ""
-    };
-    let interval = match (found.low, found.high) {
-        (Some(low), Some(high)) => format!("{low:.4} to {high:.4}"),
-        _ => "no interval: one round".to_owned(),
-    };
-    format!(
-        "<td{best} style=\"--shade:{:.0}%\" title=\"{}: {:.4} Ggas/s, {interval}, {} visits, {}\">{:.3}</td>",
-        60.0 * shade,
-        escape(&cell.id),
-        found.value,
-        cell.visits,
-        escape(&cell.knob.evidence),
-        found.value
-    )
-}
-
-fn of_level(text: &mut String, report: &Report, level: &LevelReport) {
-    push(text, &format!("<h2>{}</h2>", level.load));
-    for (title, drawn) in [
-        (
-            "Difference from the highest, with intervals that hold together",
-            chart::intervals(level),
-        ),
-        (
-            "Throughput of every visit, by round",
-            chart::rounds(report, level),
-        ),
-        (
-            "Latency of payloads: median to 99th percentile, and the longest",
-            chart::latencies(report, level),
-        ),
-    ] {
-        if let Some(svg) = drawn {
-            push(
-                text,
-                &format!("<figure><figcaption>{title}</figcaption>{svg}</figure>"),
-            );
-        }
-    }
-}
-
-fn section(text: &mut String, title: &str, grid: &Grid) {
-    if grid.rows.is_empty() {
+fn failures(page: &mut Page, report: &Report) {
+    if report.failures.is_empty() {
+        page.push("<p>None.</p>");
         return;
     }
-    push(
-        text,
-        &format!("<h2>{title}</h2><div class=\"wide\"><table><thead><tr>"),
-    );
-    for name in &grid.header {
-        push(text, &format!("<th>{}</th>", escape(name)));
+    let lines: Vec<String> = report.failures.iter().map(grid::failure_line).collect();
+    page.list("notes", &lines);
+    if let Some(failure) = grid::telling_failure(report) {
+        let visit = escape(&failure.visit);
+        page.push(&format!("<p>The engine's log in {visit} ends with</p>"));
+        page.push(&format!("<pre>{}</pre>", escape(&failure.log.join("\n"))));
     }
-    push(text, "</tr></thead><tbody>");
-    for row in &grid.rows {
-        let cells: String = row
-            .iter()
-            .map(|cell| format!("<td>{}</td>", escape(cell)))
+}
+
+/// The text of the page so far.
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn push(&mut self, line: &str) {
+        // Writing into a String cannot fail.
+        let _ = writeln!(self.text, "{line}");
+    }
+
+    fn section(&mut self, id: &str, title: &str, content: impl FnOnce(&mut Self)) {
+        self.push(&format!("<section id=\"{}\">", escape(id)));
+        if !title.is_empty() {
+            self.push(&format!("<h2>{}</h2>", escape(title)));
+        }
+        content(self);
+        self.push("</section>");
+    }
+
+    fn level(&mut self, report: &Report, level: &LevelReport) {
+        let name = level.load.to_string();
+        let id = format!("level-{}", name.replace(' ', "-"));
+        self.section(&id, &name, |page| {
+            page.push("<div class=\"charts\">");
+            for figure in level::figures(report, level) {
+                page.figure(&figure, &Key::new());
+            }
+            page.push("</div>");
+        });
+    }
+
+    fn tables(&mut self, report: &Report) {
+        for (id, title, grid) in [
+            (
+                "cells",
+                "Cells",
+                grid::details(report, grid::Evidence::Full),
+            ),
+            ("versus", "Against the best", grid::versus(report)),
+            ("engines", "Engines", grid::engines(report)),
+            ("comparisons", "Comparisons", facts::comparisons(report)),
+            ("work", "State root, per block", facts::work(report)),
+            ("rounds", "How many rounds", facts::decisions(report)),
+        ] {
+            if !grid.rows.is_empty() {
+                self.section(id, title, |page| page.table("broad", &grid));
+            }
+        }
+    }
+
+    /// Order, drift and time.
+    fn course(&mut self, report: &Report) {
+        self.section("course", "Order, drift and time", |page| {
+            page.push(&format!("<p>{}</p>", escape(&grid::time_line(report))));
+            page.push("<div class=\"charts\">");
+            if let Some(figure) = course::order(report) {
+                page.figure(&figure, &Key::new());
+            }
+            if let Some((figure, key)) = course::drift(report) {
+                page.figure(&figure, &key);
+            }
+            if let Some(figure) = course::time(report) {
+                page.figure(&figure, &Key::new());
+            }
+            page.push("</div>");
+        });
+    }
+
+    fn figure(&mut self, figure: &Figure, key: &Key) {
+        self.push("<figure>");
+        self.push(&format!(
+            "<figcaption>{}</figcaption>",
+            escape(&figure.caption)
+        ));
+        if !key.is_empty() {
+            let items = key.iter().map(|(name, colour)| {
+                let plotters::style::RGBColor(red, green, blue) = colour;
+                let name = escape(name);
+                format!("<span><i style=\"background:#{red:02x}{green:02x}{blue:02x}\"></i>{name}</span>")
+            });
+            let items: String = items.collect();
+            self.push(&format!("<p class=\"key\">{items}</p>"));
+        }
+        self.push(&figure.svg);
+        self.push("</figure>");
+    }
+
+    fn table(&mut self, class: &str, grid: &Grid) {
+        let header = grid.header.iter();
+        let header: String = header
+            .map(|name| format!("<th>{}</th>", escape(name)))
             .collect();
-        push(text, &format!("<tr>{cells}</tr>"));
+        self.push(&format!(
+            "<div class=\"wide\"><table class=\"{class}\"><thead><tr>{header}</tr></thead><tbody>"
+        ));
+        for row in &grid.rows {
+            let cells: String = row.iter().map(|cell| field(cell)).collect();
+            self.push(&format!("<tr>{cells}</tr>"));
+        }
+        self.push("</tbody></table></div>");
     }
-    push(text, "</tbody></table></div>");
+
+    /// Notes as a list, warnings set apart.
+    fn notes(&mut self, lines: &[String]) {
+        let (warnings, notes): (Vec<String>, Vec<String>) = lines
+            .iter()
+            .cloned()
+            .partition(|line| line.starts_with("warning: "));
+        self.list("notes", &notes);
+        if !warnings.is_empty() {
+            self.list("warning", &warnings);
+        }
+    }
+
+    fn list(&mut self, class: &str, lines: &[String]) {
+        let items: String = lines
+            .iter()
+            .map(|line| format!("<li>{}</li>", escape(line)))
+            .collect();
+        self.push(&format!("<ul class=\"{class}\">{items}</ul>"));
+    }
 }
 
-fn list(text: &mut String, lines: &[String]) {
-    let items: String = lines
-        .iter()
-        .map(|line| format!("<li>{}</li>", escape(line)))
-        .collect();
-    push(text, &format!("<ul>{items}</ul>"));
-}
-
-fn push(text: &mut String, line: &str) {
-    // Writing into a String cannot fail.
-    let _ = writeln!(text, "{line}");
+/// A field of a table; numbers stand to the right.
+fn field(text: &str) -> String {
+    let class = match text.parse::<f64>() {
+        Ok(_) => " class=\"number\"",
+        Err(_) => "",
+    };
+    format!("<td{class}>{}</td>", escape(text))
 }
 
 /// Text as HTML and SVG take it, inside elements and attributes.

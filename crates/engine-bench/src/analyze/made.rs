@@ -1,0 +1,118 @@
+//! Which visits were made, in the order they were made.
+//!
+//! Invariant: one entry for each visit that began or ended; a visit that was made again is there twice.
+
+use crate::journal::{Event, Record};
+
+/// One visit that was begun.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Made {
+    /// Its id.
+    pub visit: String,
+    /// Its round.
+    pub round: u64,
+    /// Id of its cell, or of a duplicate.
+    pub cell: String,
+    /// When it began, Unix time in milliseconds.
+    pub began_unix_ms: u64,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+/// How a visit ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// With numbers.
+    Finished,
+    /// Without, for a recorded reason.
+    Failed,
+    /// Not at all: the sweep was killed in it.
+    Cut,
+}
+
+/// The visits that a journal tells of.
+pub(super) fn made(records: &[Record]) -> Vec<Made> {
+    let mut visits: Vec<Made> = Vec::new();
+    for record in records {
+        match &record.event {
+            Event::VisitStarted { visit } => visits.extend(begun(visit, record)),
+            Event::VisitFinished { visit, .. } => end(&mut visits, visit, record, Ended::Finished),
+            Event::VisitFailed { visit, .. } => end(&mut visits, visit, record, Ended::Failed),
+            _ => {}
+        }
+    }
+    visits
+}
+
+fn begun(visit: &str, record: &Record) -> Option<Made> {
+    let (round, cell) = visit.split_once('-')?;
+    Some(Made {
+        visit: visit.to_owned(),
+        round: round.parse().ok()?,
+        cell: cell.to_owned(),
+        began_unix_ms: record.unix_ms,
+        seconds: 0.0,
+        ended: Ended::Cut,
+    })
+}
+
+/// Ends the visit that is going on, or notes one whose beginning was not recorded.
+fn end(visits: &mut Vec<Made>, visit: &str, record: &Record, ended: Ended) {
+    let open = visits
+        .last()
+        .is_some_and(|last| last.visit == visit && last.ended == Ended::Cut);
+    if !open {
+        visits.extend(begun(visit, record));
+    }
+    if let Some(last) = visits.last_mut().filter(|last| last.visit == visit) {
+        last.seconds = record.unix_ms.saturating_sub(last.began_unix_ms) as f64 / 1e3;
+        last.ended = ended;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn visits_are_listed_as_they_were_made() {
+        let started = |visit: &str| Event::VisitStarted {
+            visit: visit.into(),
+        };
+        let finished = |visit: &str| Event::VisitFinished {
+            visit: visit.into(),
+            times: Default::default(),
+        };
+        let events = [
+            started("1-a-b"),
+            finished("1-a-b"),
+            started("1-c"),
+            // Killed here, and resumed.
+            started("1-c"),
+            finished("1-c"),
+            finished("2-d"),
+        ];
+        let record = |(at, event): (u64, Event)| Record {
+            unix_ms: 1_000 * at,
+            at_s: 0.0,
+            event,
+        };
+        let records: Vec<Record> = (1u64..).zip(events).map(record).collect();
+        let found: Vec<_> = made(&records)
+            .into_iter()
+            .map(|made| (made.round, made.cell, made.seconds, made.ended))
+            .collect();
+        let expected = [
+            (1, "a-b", 1.0, Ended::Finished),
+            (1, "c", 0.0, Ended::Cut),
+            (1, "c", 1.0, Ended::Finished),
+            (2, "d", 0.0, Ended::Finished),
+        ];
+        assert_eq!(
+            found,
+            expected.map(|(round, cell, seconds, ended)| (round, cell.to_owned(), seconds, ended))
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! What stands beside the figures, as rows and lines of text: verdicts, root work, rounds decided,
+//! the machine, the settings.
+//!
+//! Invariant: the same rows feed every rendering, so they cannot disagree.
+
+use super::{
+    grid::{Grid, NOTHING, ratio_text, text},
+    model::Report,
+};
+use crate::analyze::flatten;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Every verdict: a row per pair of cells.
+pub(super) fn comparisons(report: &Report) -> Grid {
+    let rows = report.comparisons.iter().map(|pair| {
+        vec![
+            pair.a.clone(),
+            pair.b.clone(),
+            ratio_text(&pair.ratio),
+            pair.verdict.clone(),
+            pair.relevance.clone().unwrap_or_default(),
+            pair.bootstrap
+                .map(|found| format!("{:.3} to {:.3}", found.low, found.high))
+                .unwrap_or_default(),
+        ]
+    });
+    grid(["a", "b", "a / b", "a is", "difference", "resampled"], rows)
+}
+
+/// What the engine counted per block: a row per cell that has counts.
+pub(super) fn work(report: &Report) -> Grid {
+    let rows = report.cells.iter().filter_map(|cell| {
+        let work = cell.work?;
+        let count =
+            |value: Option<f64>| value.map_or(NOTHING.to_owned(), |value| format!("{value:.1}"));
+        let blocked = work.state_root_us.map(|us| us / 1e3);
+        Some(vec![
+            cell.id.clone(),
+            blocked.map_or(NOTHING.to_owned(), |ms| format!("{ms:.2}")),
+            count(work.targets),
+            count(Some(work.batches)),
+            count(Some(work.jobs)),
+            count(work.nodes_revealed),
+            count(work.nodes_reread),
+            count(work.known_paths),
+            count(work.nodes_hashed),
+            count(work.longest_chain),
+        ])
+    });
+    let header = [
+        "cell",
+        "blocked ms",
+        "targets",
+        "batches",
+        "jobs",
+        "nodes",
+        "read again",
+        "known",
+        "hashed",
+        "longest chain",
+    ];
+    grid(header, rows)
+}
+
+/// How the rounds of an adaptive sweep were decided: a row per decision and level.
+pub(super) fn decisions(report: &Report) -> Grid {
+    let decisions = report.adaptive.iter().flat_map(|found| &found.decisions);
+    let rows = decisions.flat_map(|decision| {
+        decision.levels.iter().map(|level| {
+            let percent = |part: f64| format!("{:.2} %", 100.0 * part);
+            vec![
+                decision.after_round.to_string(),
+                level.load.to_string(),
+                level.resolved.map_or(NOTHING.to_owned(), percent),
+                level.wanted_rounds.to_string(),
+                level.given_rounds.to_string(),
+                level.settled.join(", "),
+            ]
+        })
+    });
+    let header = [
+        "after round",
+        "level",
+        "resolved to",
+        "rounds wanted",
+        "rounds to come",
+        "cells that left",
+    ];
+    grid(header, rows)
+}
+
+/// The machine and the engines, a line each.
+pub(super) fn machine(report: &Report) -> Vec<String> {
+    let machine = &report.environment.machine;
+    let engines = report.environment.engines.iter();
+    let mut lines = vec![
+        format!("{} × {}", machine.cpus, machine.cpu_model),
+        format!(
+            "{:.1} GiB of memory",
+            machine.memory_bytes as f64 / f64::from(1 << 30)
+        ),
+        format!("{}, {}", machine.kernel, machine.system),
+        format!("engine-bench {}", machine.harness_version),
+    ];
+    lines.extend(engines.map(|engine| format!("engine: {engine}")));
+    lines
+}
+
+/// Every value of a part of the report under its full name.
+pub(super) fn values(part: &impl Serialize) -> Grid {
+    let mut values = BTreeMap::new();
+    let part = serde_json::to_value(part).unwrap_or_default();
+    flatten("", part, &mut values);
+    let set = values
+        .into_iter()
+        .filter(|(_, value)| *value != Value::Null);
+    let rows = set.map(|(name, value)| {
+        let name = name.trim_start_matches('.').to_owned();
+        vec![name, text(&value)]
+    });
+    grid(["name", "value"], rows)
+}
+
+fn grid<const N: usize>(header: [&str; N], rows: impl Iterator<Item = Vec<String>>) -> Grid {
+    Grid {
+        header: header.map(str::to_owned).to_vec(),
+        rows: rows.collect(),
+    }
+}

@@ -1,0 +1,236 @@
+//! The drawings of one gas level: intervals, visits, distributions, and latency block by block.
+
+use super::{
+    super::{
+        judged::LevelReport,
+        model::{CellReport, LatencyReport, Report},
+    },
+    chart::{Axis, COLOURS, GOOD, GREY, Shape, draw, row, span},
+};
+
+/// Height of a row, in pixels.
+const ROW: u32 = 26;
+
+/// A drawing and what is to be said about it.
+pub(super) struct Figure {
+    pub(super) caption: String,
+    pub(super) svg: String,
+}
+
+/// Every drawing of a level that there are numbers for.
+pub(super) fn figures(report: &Report, level: &LevelReport) -> Vec<Figure> {
+    let figures = [
+        intervals(report, level),
+        visits(report, level),
+        distributions(report, level),
+        strips(report, level),
+    ];
+    figures.into_iter().flatten().collect()
+}
+
+/// The name of a cell within its level.
+pub(super) fn short(id: &str, level: &LevelReport) -> String {
+    let short = id.replace(&format!("-gas{}", level.load.gas), "");
+    if short.is_empty() {
+        id.to_owned()
+    } else {
+        short
+    }
+}
+
+fn names(cells: &[&CellReport], level: &LevelReport) -> Vec<String> {
+    cells.iter().map(|cell| short(&cell.id, level)).collect()
+}
+
+fn height(rows: usize) -> u32 {
+    ROW * rows.max(1) as u32
+}
+
+/// Cells of the level that have a number.
+fn cells<'a>(report: &'a Report, level: &LevelReport) -> Vec<&'a CellReport> {
+    let measured = |cell: &&CellReport| cell.execution_ggas_per_second.is_some();
+    let cells = report.cells.iter().filter(|cell| level.is_of(cell));
+    cells.filter(measured).collect()
+}
+
+/// Every cell against the highest; nothing with one round.
+fn intervals(report: &Report, level: &LevelReport) -> Option<Figure> {
+    level.visit_noise?;
+    let top = level.best.first()?;
+    let percent = |ratio: f64| 100.0 * (ratio - 1.0);
+    let measured = cells(report, level);
+    let (rows, names) = (measured.len(), names(&measured, level));
+    let mut shapes = Vec::new();
+    let mut ends = vec![0.0];
+    if let Some(noise) = report.noise_floor.relative {
+        let (low, high) = (percent(1.0 / (1.0 + noise)), percent(1.0 + noise));
+        let title = format!("noise floor: {low:+.2} to {high:+.2} %");
+        let corners = ((low, 0.0), (high, rows as f64));
+        shapes.push(Shape::rect(corners, GREY, title).faint(0.2));
+        ends.extend([low, high]);
+    }
+    for (index, cell) in measured.iter().enumerate() {
+        let y = row(index, rows);
+        if cell.id == *top {
+            let title = format!("{top}: the highest of the level");
+            shapes.push(Shape::dot((0.0, y), GOOD, title));
+            continue;
+        }
+        let mut others = level.versus_best.iter();
+        let Some(versus) = others.find(|versus| versus.cell == cell.id) else {
+            continue;
+        };
+        let (low, high) = (percent(versus.ratio.low?), percent(versus.ratio.high?));
+        let best = level.best.contains(&versus.cell);
+        shapes.extend(interval(
+            &versus.cell,
+            y,
+            (low, percent(versus.ratio.value), high),
+            best,
+        ));
+        ends.extend([low, high]);
+    }
+    let x = Axis::linear(span(ends)?, &format!("% against {}", short(top, level)));
+    Some(Figure {
+        svg: draw(&x, &Axis::rows(&names), height(rows), &shapes)?,
+        caption:
+            "Difference from the highest, with intervals that hold together. Green: among the \
+                  best; grey: the noise floor."
+                .to_owned(),
+    })
+}
+
+/// A dot in its bar; a ring for what is slower than the best.
+fn interval(id: &str, y: f64, (low, middle, high): (f64, f64, f64), best: bool) -> [Shape; 2] {
+    let word = if best { "among the best" } else { "slower" };
+    let title = format!("{id}: {middle:+.2} %, {low:+.2} to {high:+.2} %: {word}");
+    let colour = if best { GOOD } else { COLOURS[1] };
+    let bar = ((low, y - 0.06), (high, y + 0.06));
+    let dot = if best { Shape::dot } else { Shape::ring };
+    [
+        Shape::rect(bar, colour, title.clone()),
+        dot((middle, y), colour, title),
+    ]
+}
+
+/// Throughput of every visit; nothing with one round.
+fn visits(report: &Report, level: &LevelReport) -> Option<Figure> {
+    let cells = cells(report, level);
+    let all = || cells.iter().flat_map(|cell| &cell.rounds);
+    all().find(|round| round.round > 1)?;
+    let rows = cells.len();
+    let mut shapes = Vec::new();
+    let ends = span(all().map(|round| round.ggas_per_second))?;
+    let tick = (ends.1 - ends.0) / 200.0;
+    for (index, cell) in cells.iter().enumerate() {
+        let (y, mean) = (
+            row(index, rows),
+            cell.execution_ggas_per_second.as_ref()?.value,
+        );
+        let title = format!("{}: {mean:.4} Ggas/s over all visits", cell.id);
+        let corners = ((mean - tick, y - 0.35), (mean + tick, y + 0.35));
+        shapes.push(Shape::rect(corners, GREY, title));
+        shapes.extend(cell.rounds.iter().map(|round| {
+            let value = round.ggas_per_second;
+            let title = format!("{}, round {}: {value:.4} Ggas/s", cell.id, round.round);
+            Shape::dot((value, y), COLOURS[2], title).faint(0.6)
+        }));
+    }
+    let y = Axis::rows(&names(&cells, level));
+    Some(Figure {
+        svg: draw(&Axis::linear(ends, "Ggas/s"), &y, height(rows), &shapes)?,
+        caption: "Throughput of every visit: a dot each, and all of them together.".to_owned(),
+    })
+}
+
+/// Latencies of all payloads.
+fn distributions(report: &Report, level: &LevelReport) -> Option<Figure> {
+    let cells = cells(report, level);
+    let rows = cells.len();
+    let log_ms = |us: f64| (us / 1e3).log10();
+    let ends = cells.iter().filter_map(|cell| cell.histogram.as_ref());
+    let ends = span(ends.flat_map(|found| [log_ms(found.low_us), log_ms(found.high_us)]))?;
+    let mut shapes = Vec::new();
+    for (index, cell) in cells.iter().enumerate() {
+        let (Some(found), Some(latency)) = (&cell.histogram, cell.latency_us) else {
+            continue;
+        };
+        let (base, title) = (row(index, rows) - 0.4, latency_title(cell, latency));
+        let bins = found.counts.len() as f64;
+        let width = (log_ms(found.high_us) - log_ms(found.low_us)) / bins;
+        let most = found.counts.iter().max().copied().unwrap_or(1).max(1) as f64;
+        let mut points = vec![(log_ms(found.low_us), base)];
+        for (bin, count) in found.counts.iter().enumerate() {
+            let from = log_ms(found.low_us) + bin as f64 * width;
+            let top = base + 0.85 * *count as f64 / most;
+            points.extend([(from, top), (from + width, top)]);
+        }
+        points.push((log_ms(found.high_us), base));
+        shapes.push(Shape::area(points, COLOURS[2], title.clone()).faint(0.6));
+        shapes.push(Shape::dot((log_ms(latency.p50), base), GOOD, title.clone()));
+        shapes.push(Shape::ring((log_ms(latency.p99), base), COLOURS[1], title));
+    }
+    let x = Axis::logarithmic(ends, "ms a payload");
+    let y = Axis::rows(&names(&cells, level));
+    Some(Figure {
+        svg: draw(&x, &y, height(rows), &shapes)?,
+        caption: "Latency of payloads: how often which. Dot: median; ring: 99th percentile."
+            .to_owned(),
+    })
+}
+
+fn latency_title(cell: &CellReport, latency: LatencyReport) -> String {
+    let ms = |us: f64| us / 1e3;
+    format!(
+        "{}: median {:.2} ms, p90 {:.2}, p99 {:.2}, longest {:.2}",
+        cell.id,
+        ms(latency.p50),
+        ms(latency.p90),
+        ms(latency.p99),
+        ms(latency.max)
+    )
+}
+
+/// Latency from block to block, as a strip of shades for each cell.
+fn strips(report: &Report, level: &LevelReport) -> Option<Figure> {
+    let cells = cells(report, level);
+    let rows = cells.len();
+    let found = || cells.iter().filter_map(|cell| cell.blocks.as_ref());
+    let times = || found().flat_map(|blocks| &blocks.median_us).copied();
+    let (low, high) = (times().min()?.max(1), times().max()?.max(1));
+    let range = (high as f64 / low as f64).ln().max(1e-9);
+    let mut shapes = Vec::new();
+    let (mut first, mut last) = (f64::MAX, f64::MIN);
+    for (index, cell) in cells.iter().enumerate() {
+        let Some(blocks) = &cell.blocks else { continue };
+        let (y, step) = (row(index, rows), blocks.blocks_per_entry);
+        for (entry, us) in (0u64..).zip(&blocks.median_us) {
+            let from = blocks.first_block + entry * step;
+            let corners = ((from as f64, y - 0.42), ((from + step) as f64, y + 0.42));
+            let which = match step {
+                1 => format!("block {from}"),
+                _ => format!("blocks {from} to {}", from + step - 1),
+            };
+            let ms = *us as f64 / 1e3;
+            let title = format!("{}, {which}: {ms:.2} ms", cell.id);
+            let shade = ((*us).max(1) as f64 / low as f64).ln() / range;
+            shapes.push(Shape::rect(corners, COLOURS[2], title).faint(0.06 + 0.94 * shade));
+            (first, last) = (first.min(from as f64), last.max((from + step) as f64));
+        }
+    }
+    let y = Axis::rows(&names(&cells, level));
+    Some(Figure {
+        svg: draw(
+            &Axis::linear((first, last), "block"),
+            &y,
+            height(rows),
+            &shapes,
+        )?,
+        caption: format!(
+            "Latency of each block, median of visits: the stronger the colour the slower, from {:.2} \
+             to {:.2} ms.",
+            low as f64 / 1e3,
+            high as f64 / 1e3
+        ),
+    })
+}

@@ -1,0 +1,74 @@
+//! Every visit of a sweep in the order they were made, so that order and drift can be seen.
+//!
+//! Invariant: a visit without numbers is listed without them.
+
+use crate::analyze::{Ended, Outcome, Sample};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// One visit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VisitReport {
+    /// Id of its cell, or of a duplicate.
+    pub cell: String,
+    /// Its round.
+    pub round: u64,
+    /// Seconds from the beginning of the first visit to that of this one; pauses of an interrupted
+    /// sweep count.
+    pub begun_s: f64,
+    /// How long it took, in seconds; 0 when that is unknown.
+    pub seconds: f64,
+    /// `finished`, `failed`, or `cut` when the sweep was killed in it.
+    pub ended: String,
+    /// Execution throughput, when it gave one.
+    pub ggas_per_second: Option<f64>,
+    /// The same relative to the mean of its cell: -0.04 is 4 % slower.
+    pub relative: Option<f64>,
+}
+
+/// Lists the visits of a sweep.
+pub(super) fn visits(outcome: &Outcome) -> Vec<VisitReport> {
+    let means: HashMap<&str, f64> = outcome
+        .passes
+        .iter()
+        .filter_map(|(cell, rounds)| {
+            let logs: Vec<f64> = rounds.values().filter_map(|pass| log(pass)).collect();
+            let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+            mean.is_finite().then_some((cell.as_str(), mean))
+        })
+        .collect();
+    let first_ms = outcome.made.first().map_or(0, |made| made.began_unix_ms);
+    let visit = |made: &crate::analyze::Made| {
+        let finished = made.ended == Ended::Finished;
+        let pass = outcome
+            .passes
+            .get(&made.cell)
+            .and_then(|rounds| rounds.get(&made.round))
+            .filter(|_| finished);
+        let log = pass.and_then(|pass| log(pass));
+        let mean = means.get(made.cell.as_str());
+        VisitReport {
+            cell: made.cell.clone(),
+            round: made.round,
+            begun_s: made.began_unix_ms.saturating_sub(first_ms) as f64 / 1e3,
+            seconds: made.seconds,
+            ended: match made.ended {
+                Ended::Finished => "finished",
+                Ended::Failed => "failed",
+                Ended::Cut => "cut",
+            }
+            .to_owned(),
+            ggas_per_second: log.map(f64::exp),
+            relative: log.zip(mean).map(|(log, mean)| (log - mean).exp_m1()),
+        }
+    };
+    outcome.made.iter().map(visit).collect()
+}
+
+/// Logarithm of the execution throughput of a pass.
+fn log(pass: &[Sample]) -> Option<f64> {
+    let gas: u64 = pass.iter().map(|sample| sample.gas_used).sum();
+    let time_ns: u64 = pass.iter().map(Sample::total_ns).sum();
+    let log = (gas as f64 / time_ns as f64).ln();
+    log.is_finite().then_some(log)
+}
