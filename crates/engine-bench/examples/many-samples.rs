@@ -42,6 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         journal.write(Event::VisitFinished {
             visit: visit.id(),
             times: Default::default(),
+            facts: Default::default(),
         })?;
     }
     journal.write(Event::SweepFinished)?;

@@ -3,7 +3,7 @@
 //! Modules in the order of the data flow, each reading what the one before it wrote:
 //!
 //! ```text
-//! sweep → plan → engine, reset, payload, client → run → journal → analyze → report
+//! sweep → plan → engine, reset, payload, client, guard → run → journal → analyze → report
 //! flags   plan.json      (the only impure part)        journal.ndjson  summaries  report.*
 //! ```
 //!
@@ -18,6 +18,7 @@ pub mod cli;
 pub mod client;
 mod command;
 pub mod engine;
+pub mod guard;
 pub mod journal;
 pub mod payload;
 pub mod plan;

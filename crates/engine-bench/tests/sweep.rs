@@ -124,11 +124,12 @@ impl Fixture {
         plan.write(&out).unwrap();
         let mut journal = Journal::open(&out).unwrap();
         let progress = Progress::new(true);
-        let (mut done, mut decided) = (HashSet::new(), Vec::new());
+        let (mut done, mut decided, mut begun_with) = (HashSet::new(), Vec::new(), None);
         for record in journal::read(&out).unwrap() {
             match record.event {
                 Event::VisitFinished { visit, .. } => drop(done.insert(visit)),
                 Event::Decided(decision) => decided.push(decision),
+                Event::SweepStarted { manifest, .. } => begun_with = begun_with.or(manifest),
                 _ => {}
             }
         }
@@ -139,6 +140,9 @@ impl Fixture {
             spent_s: 0.0,
             progress: &progress,
             decide: &|round| analyze::decide(&out, round),
+            estimate: &|| analyze::running(&out),
+            begun_with,
+            preflight: None,
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

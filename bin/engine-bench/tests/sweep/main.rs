@@ -122,8 +122,23 @@ fn a_second_sweep_uses_what_the_first_one_made() {
         "two payloads begin the list of six: {}",
         ended.stderr
     );
-    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
-    assert_eq!(cells(&report)[0]["payloads"], 2);
+    let events: Vec<Value> = ended
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let (report, events) = events.split_last().unwrap();
+    assert_eq!(cells(report)[0]["payloads"], 2);
+    let kinds: Vec<_> = events.iter().map(|event| &event["event"]["kind"]).collect();
+    let expected = [
+        "sweep_started",
+        "visit_started",
+        "visit_finished",
+        "estimates",
+        "sweep_finished",
+    ];
+    assert_eq!(kinds, expected);
+    assert_eq!(*report, world.report("second"));
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! Invariant: one entry for each visit that began or ended; a visit that was made again is there twice.
 
-use crate::journal::{Event, Record};
+use crate::journal::{Event, Record, VisitFacts};
+use std::collections::HashMap;
 
 /// One visit that was begun.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +20,10 @@ pub struct Made {
     pub seconds: f64,
     /// How it ended.
     pub ended: Ended,
+    /// Which try of the visit it was, counted from 1.
+    pub attempt: u64,
+    /// What was found beside its samples.
+    pub facts: VisitFacts,
 }
 
 /// How a visit ended.
@@ -26,6 +31,8 @@ pub struct Made {
 pub enum Ended {
     /// With numbers.
     Finished,
+    /// With numbers that do not count, because others disturbed it.
+    Voided,
     /// Without, for a recorded reason.
     Failed,
     /// Not at all: the sweep was killed in it.
@@ -36,12 +43,26 @@ pub enum Ended {
 pub(super) fn made(records: &[Record]) -> Vec<Made> {
     let mut visits: Vec<Made> = Vec::new();
     for record in records {
-        match &record.event {
-            Event::VisitStarted { visit } => visits.extend(begun(visit, record)),
-            Event::VisitFinished { visit, .. } => end(&mut visits, visit, record, Ended::Finished),
-            Event::VisitFailed { visit, .. } => end(&mut visits, visit, record, Ended::Failed),
-            _ => {}
+        let (visit, ended, facts) = match &record.event {
+            Event::VisitStarted { visit } => {
+                visits.extend(begun(visit, record));
+                continue;
+            }
+            Event::VisitFinished { visit, facts, .. } => (visit, Ended::Finished, Some(facts)),
+            Event::VisitVoided { visit, facts, .. } => (visit, Ended::Voided, Some(facts)),
+            Event::VisitFailed { visit, .. } => (visit, Ended::Failed, None),
+            _ => continue,
+        };
+        end(&mut visits, visit, record, ended);
+        if let Some(last) = visits.last_mut().filter(|last| last.visit == *visit) {
+            last.facts = facts.cloned().unwrap_or_default();
         }
+    }
+    let mut attempts: HashMap<String, u64> = HashMap::new();
+    for made in &mut visits {
+        let attempt = attempts.entry(made.visit.clone()).or_default();
+        *attempt += 1;
+        made.attempt = *attempt;
     }
     visits
 }
@@ -55,6 +76,8 @@ fn begun(visit: &str, record: &Record) -> Option<Made> {
         began_unix_ms: record.unix_ms,
         seconds: 0.0,
         ended: Ended::Cut,
+        attempt: 1,
+        facts: VisitFacts::default(),
     })
 }
 
@@ -84,8 +107,21 @@ mod tests {
         let finished = |visit: &str| Event::VisitFinished {
             visit: visit.into(),
             times: Default::default(),
+            facts: VisitFacts::default(),
+        };
+        let disturbed = VisitFacts {
+            contaminations: vec![Default::default()],
+            ..Default::default()
         };
         let events = [
+            started("1-a-b"),
+            Event::VisitVoided {
+                visit: "1-a-b".into(),
+                attempt: 1,
+                kept_in: "1-a-b.void1".into(),
+                times: Default::default(),
+                facts: disturbed,
+            },
             started("1-a-b"),
             finished("1-a-b"),
             started("1-c"),
@@ -100,11 +136,20 @@ mod tests {
             event,
         };
         let records: Vec<Record> = (1u64..).zip(events).map(record).collect();
-        let found: Vec<_> = made(&records)
+        let all = made(&records);
+        let attempts: Vec<u64> = all.iter().map(|made| made.attempt).collect();
+        assert_eq!(attempts, [1, 2, 1, 2, 1]);
+        let disturbed: Vec<usize> = all
+            .iter()
+            .map(|made| made.facts.contaminations.len())
+            .collect();
+        assert_eq!(disturbed, [1, 0, 0, 0, 0]);
+        let found: Vec<_> = all
             .into_iter()
             .map(|made| (made.round, made.cell, made.seconds, made.ended))
             .collect();
         let expected = [
+            (1, "a-b", 1.0, Ended::Voided),
             (1, "a-b", 1.0, Ended::Finished),
             (1, "c", 0.0, Ended::Cut),
             (1, "c", 1.0, Ended::Finished),

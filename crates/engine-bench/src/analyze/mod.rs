@@ -13,6 +13,7 @@ mod knob;
 mod made;
 mod noise;
 mod outcome;
+mod running;
 mod summary;
 mod work;
 
@@ -24,6 +25,7 @@ pub use knob::Knob;
 pub use made::{Ended, Made};
 pub use noise::{LevelNoise, level_noise};
 pub use outcome::{AnalyzeError, Failure, Outcome, TimeSplit, read_outcome, verify_passes, wall_s};
+pub use running::{Running, running};
 pub use sample::Sample;
 pub use summary::{Ranked, Summary, ranking, summarize};
 pub use work::Work;

@@ -6,16 +6,17 @@
 use crate::{
     analyze::{
         made::{Made, made},
-        sample::{Sample, SampleError, read_samples, verify_pass},
+        sample::{Sample, SampleError, read_samples, sum_of, verify_pass},
     },
     client::BlockIdentity,
-    journal::{self, Decision, Event, JournalError, Record, VisitTimes},
+    guard::Preflight,
+    journal::{self, Decision, Event, JournalError, Record, VisitFacts, VisitTimes},
     plan::{Plan, PlanError, Visit},
-    run::{Environment, MEASURED_DIR, VISITS_DIR},
+    run::{Environment, MEASURED_DIR, Manifest, VISITS_DIR, plan_sum},
 };
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     path::Path,
 };
 
@@ -40,6 +41,14 @@ pub struct Outcome {
     pub passes: HashMap<String, BTreeMap<u64, Vec<Sample>>>,
     /// What gave no number, in order.
     pub failures: Vec<Failure>,
+    /// What makes measurements worse on the machine.
+    pub preflight: Option<Preflight>,
+    /// What was measured, by content.
+    pub manifest: Option<Manifest>,
+    /// What is not as it was measured, a sentence each.
+    pub edited: Vec<String>,
+    /// What else is remarkable, a sentence each.
+    pub notes: Vec<String>,
     /// Where the time went.
     pub time_s: TimeSplit,
     /// Whether every visit was made.
@@ -77,6 +86,12 @@ pub struct TimeSplit {
     pub stop: f64,
     /// Deliberate waiting between payloads.
     pub wait: f64,
+    /// Visits that are void, as a whole: their time is in no other part.
+    #[serde(default)]
+    pub voided: f64,
+    /// The guard's looks and the calibration.
+    #[serde(default)]
+    pub guard: f64,
     /// The rest: reading payloads, parsing answers, writing results.
     pub other: f64,
 }
@@ -123,24 +138,36 @@ pub fn read_outcome(dir: &Path) -> Result<Outcome, AnalyzeError> {
         visit_s: visit_seconds(&records),
         passes: HashMap::new(),
         failures: Vec::new(),
+        preflight: None,
+        manifest: None,
+        edited: Vec::new(),
+        notes: Vec::new(),
         time_s: time_split(&records),
         complete: false,
     };
-    let mut finished = HashSet::new();
+    let mut finished = HashMap::new();
     for record in records {
-        if let Event::VisitFinished { visit, .. } = &record.event {
-            finished.insert(visit.clone());
+        if let Event::VisitFinished { visit, facts, .. } = &record.event {
+            finished.insert(visit.clone(), measured_sum(facts));
         }
         outcome.take(record.event);
     }
+    outcome.check_plan(dir);
     // A visit that failed and succeeded when the sweep was resumed is no failure.
     outcome
         .failures
-        .retain(|failure| !finished.contains(&failure.visit));
+        .retain(|failure| !finished.contains_key(&failure.visit));
     for visit in outcome.plan.visits.clone() {
-        if finished.contains(&visit.id()) {
+        if let Some(sum) = finished.get(&visit.id()) {
             let pass = dir.join(VISITS_DIR).join(visit.id()).join(MEASURED_DIR);
             let samples = read_samples(&pass)?;
+            let now = sum.as_ref().map(|_| sum_of(&pass)).transpose()?;
+            if now != *sum {
+                let id = visit.id();
+                outcome.edited.push(format!(
+                    "the samples of {id} are not those that were measured"
+                ));
+            }
             outcome
                 .passes
                 .entry(visit.cell)
@@ -158,10 +185,15 @@ impl Outcome {
                 base,
                 engine_versions,
                 environment,
+                preflight,
+                manifest,
             } => {
+                self.note_other_kernel(&environment);
                 self.base = Some(base);
                 self.engine_versions = engine_versions;
                 self.environment = environment;
+                self.preflight = preflight;
+                self.manifest = self.manifest.take().or(manifest);
             }
             Event::PreparationFailed { step, cause, log } => {
                 self.failures.push(Failure {
@@ -187,9 +219,36 @@ impl Outcome {
             }
             Event::Decided(decision) => self.decisions.push(decision),
             Event::SweepFinished => self.complete = true,
-            Event::VisitStarted { .. } | Event::VisitFinished { .. } | Event::Interrupted => {}
+            Event::VisitStarted { .. }
+            | Event::VisitFinished { .. }
+            | Event::VisitVoided { .. }
+            | Event::Interrupted => {}
         }
     }
+
+    /// A sweep may go on after a reboot; that the kernel changed meanwhile has to be known.
+    fn note_other_kernel(&mut self, environment: &Environment) {
+        let (then, now) = (&self.environment.kernel, &environment.kernel);
+        if !then.is_empty() && then != now {
+            let note = format!("the sweep went on under another kernel: {now} after {then}");
+            self.notes.push(note);
+        }
+    }
+
+    /// Compares the plan with the one that the sweep was begun with.
+    fn check_plan(&mut self, dir: &Path) {
+        let begun_with = self.manifest.as_ref();
+        if begun_with.is_some_and(|manifest| manifest.plan_sha256 != plan_sum(dir)) {
+            let note = "plan.json is not the one that the sweep was begun with";
+            self.edited.push(note.to_owned());
+        }
+    }
+}
+
+/// The sum of the samples of a measured pass, where it is known.
+fn measured_sum(facts: &VisitFacts) -> Option<String> {
+    let measured = facts.passes.iter().find(|pass| pass.pass == MEASURED_DIR)?;
+    Some(measured.samples_sha256.clone()).filter(|sum| !sum.is_empty())
 }
 
 /// Whether the other files of every measured pass hold what its samples give.
@@ -197,7 +256,7 @@ impl Outcome {
 /// # Errors
 /// When rows cannot be made.
 pub fn verify_passes(dir: &Path, outcome: &Outcome) -> Result<Vec<String>, AnalyzeError> {
-    let mut findings = Vec::new();
+    let mut findings = outcome.edited.clone();
     for (cell, rounds) in &outcome.passes {
         for (round, samples) in rounds {
             let visit = Visit {
@@ -241,13 +300,15 @@ fn visit_seconds(records: &[Record]) -> Vec<(String, f64)> {
 fn time_split(records: &[Record]) -> TimeSplit {
     let mut split = TimeSplit::default();
     let mut began_s = None;
-    let mut previous_s = 0.0;
+    let (mut previous_s, mut visit_began_s) = (0.0, 0.0);
     for record in records {
         match &record.event {
             Event::SweepStarted { .. } => began_s = Some(record.at_s),
             Event::VisitFinished { times, .. } | Event::VisitFailed { times, .. } => {
                 add(&mut split, times);
             }
+            Event::VisitStarted { .. } => visit_began_s = record.at_s,
+            Event::VisitVoided { .. } => split.voided += record.at_s - visit_began_s,
             _ => {}
         }
         if let Some(began_s) = began_s {
@@ -260,7 +321,8 @@ fn time_split(records: &[Record]) -> TimeSplit {
         }
         previous_s = record.at_s;
     }
-    let known = split.measured + split.warmup + split.reset + split.start + split.stop + split.wait;
+    let passes = split.measured + split.warmup + split.wait;
+    let known = passes + split.reset + split.start + split.stop + split.voided + split.guard;
     split.other = (split.wall - known).max(0.0);
     split
 }
@@ -272,6 +334,7 @@ fn add(split: &mut TimeSplit, times: &VisitTimes) {
     split.start += times.start_s;
     split.stop += times.stop_s;
     split.wait += times.wait_s;
+    split.guard += times.guard_s;
 }
 
 #[cfg(test)]
@@ -296,6 +359,8 @@ mod tests {
             },
             engine_versions: vec![],
             environment: Environment::default(),
+            preflight: None,
+            manifest: None,
         }
     }
 
@@ -309,6 +374,7 @@ mod tests {
         let finished = || Event::VisitFinished {
             visit: "1-a".into(),
             times,
+            facts: VisitFacts::default(),
         };
         let split = time_split(&[
             record(1.0, started()),

@@ -100,6 +100,20 @@ pub fn write_pass(dir: &Path, samples: &[Sample]) -> Result<(), SampleError> {
     write_rows(&dir.join(GAS_FILE), samples.iter().map(GasRow::of))
 }
 
+/// SHA-256 of `samples.csv` of a pass, in hexadecimal.
+///
+/// # Errors
+/// When there is none.
+pub fn sum_of(dir: &Path) -> Result<String, SampleError> {
+    let path = dir.join(SAMPLES_FILE);
+    let bytes = std::fs::read(&path).map_err(|reason| SampleError {
+        action: "read",
+        path,
+        reason: reason.into(),
+    })?;
+    Ok(crate::run::sum(&bytes))
+}
+
 /// Reads `samples.csv` of a pass.
 ///
 /// # Errors

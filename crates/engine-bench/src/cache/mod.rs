@@ -12,8 +12,10 @@ use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     fs::{self, File, TryLockError},
-    io::{self, Read as _, Write as _},
+    io::{self, Read as _, Seek as _, Write as _},
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 /// Folder of this program inside the user's cache folder.
@@ -24,6 +26,10 @@ const SEAL_FILE: &str = "sealed.json";
 
 /// Raised whenever a profile and a seed would make another state or other payloads.
 pub(crate) const GENERATION: u32 = 1;
+
+/// How often, and after which pause, the owner of a lock is looked for.
+const OWNER_LOOKS: u32 = 40;
+const OWNER_PAUSE: Duration = Duration::from_millis(25);
 
 /// Why the cache cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -141,12 +147,8 @@ impl Cache {
             Ok(()) => {}
             Err(TryLockError::Error(reason)) => return Err(failed(reason)),
             Err(TryLockError::WouldBlock) => {
-                let mut owner = String::new();
-                file.read_to_string(&mut owner).map_err(failed)?;
-                return Err(CacheError::InUse {
-                    path,
-                    owner: owner.trim().to_owned(),
-                });
+                let owner = owner(&mut file).map_err(failed)?;
+                return Err(CacheError::InUse { path, owner });
             }
         }
         file.set_len(0)
@@ -154,6 +156,21 @@ impl Cache {
             .map_err(failed)?;
         Ok(WorkLock { dir, _file: file })
     }
+}
+
+/// The pid in a lock file. Its owner writes it a moment after it has taken the lock.
+fn owner(file: &mut File) -> io::Result<String> {
+    let mut text = String::new();
+    for _ in 0..OWNER_LOOKS {
+        text.clear();
+        file.rewind()?;
+        file.read_to_string(&mut text)?;
+        if text.ends_with('\n') {
+            return Ok(text.trim().to_owned());
+        }
+        thread::sleep(OWNER_PAUSE);
+    }
+    Ok("unknown".to_owned())
 }
 
 /// The working folder, held by this process.
@@ -345,5 +362,21 @@ mod tests {
         );
         drop(held);
         assert!(cache.lock_work().is_ok());
+    }
+
+    #[test]
+    fn the_owner_of_a_lock_may_write_its_pid_late() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::new(dir.path());
+        let path = dir.path().join("work/lock");
+        fs::create_dir_all(dir.path().join("work")).unwrap();
+        let mut held = File::create(&path).unwrap();
+        held.try_lock().unwrap();
+        let refused = thread::spawn(move || cache.lock_work().unwrap_err().to_string());
+        // The other one has found the file empty by then, or finds it full: both have to do.
+        thread::sleep(2 * OWNER_PAUSE);
+        writeln!(held, "4711").unwrap();
+        let refused = refused.join().unwrap();
+        assert!(refused.contains("(pid 4711)"), "{refused}");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a flag's help states its default, and a value that parses is usable on its own.
 
+use crate::guard::GuardMode;
 use crate::sweep::{
     Axis, ChunkList, Design, Exclusion, GasList, Order, Percent, ResetMethod, Setting, Span, WarmUp,
 };
@@ -93,9 +94,15 @@ pub struct SweepArgs {
     /// Do not visit one cell of each gas level twice a round to learn how much identical cells differ
     #[arg(long)]
     pub no_aa: bool,
-    /// Order of the cells in a round
-    #[arg(long, value_enum, default_value_t = Order::Random)]
-    pub order: Order,
+    /// Order of the cells in a round [default: abba for two cells, else random]
+    #[arg(long, value_enum)]
+    pub order: Option<Order>,
+    /// What to do about a pass that others disturbed [default: void]
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub guard: Option<GuardMode>,
+    /// Watch nothing: short for --guard off
+    #[arg(long, conflicts_with = "guard")]
+    pub no_guard: bool,
     /// What to replay and discard before the measured pass: full, none, or a number of payloads
     #[arg(long, default_value = "full", value_name = "full|none|N")]
     pub warmup: WarmUp,
@@ -126,7 +133,8 @@ pub struct SweepArgs {
     /// Measure also when there are more than 1,000 cells
     #[arg(long)]
     pub yes: bool,
-    /// Print report.json (or plan.json with --dry-run) instead of a table
+    /// Print what happens as JSON, a line each, and report.json as the last line; with --dry-run,
+    /// plan.json
     #[arg(long)]
     pub json: bool,
     /// Print nothing but errors

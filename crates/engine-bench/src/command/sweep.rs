@@ -4,9 +4,10 @@ use super::report;
 use crate::{
     analyze,
     cli::{EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, SweepArgs},
+    guard::{GuardMode, Preflight},
     journal::{self, Decision, Event, Journal},
     plan::Plan,
-    run::{self, Ending, Options, Progress},
+    run::{self, Ending, Manifest, Options, Progress},
     sweep,
 };
 use bench_stats::rounds::PILOT_ROUNDS;
@@ -42,9 +43,20 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
         Some(dir) => (dir.clone(), Earlier::read(dir)?),
         None => (new_folder(args.out.as_deref())?, Earlier::default()),
     };
-    plan.write(&out)?;
     let mut journal = Journal::open(&out)?;
-    let progress = Progress::new(args.quiet);
+    let manifest = if args.resume.is_none() {
+        plan.write(&out)?;
+        None
+    } else {
+        // Before anything is prepared, which may take minutes.
+        run::check_manifest(&Manifest::before(&plan, &out)?, earlier.begun_with.as_ref())?;
+        earlier.begun_with
+    };
+    let mut progress = Progress::new(args.quiet);
+    if args.json && !args.quiet {
+        journal.listen(run::print_event);
+        progress = progress.with_events();
+    }
     let options = Options {
         out: &out,
         done: earlier.done,
@@ -52,9 +64,25 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
         spent_s: earlier.spent_s,
         progress: &progress,
         decide: &|round| analyze::decide(&out, round),
+        estimate: &|| analyze::running(&out),
+        begun_with: manifest,
+        preflight: preflight(&plan, args.quiet),
     };
     let ending = super::runtime()?.block_on(measure(&plan, &mut journal, &options))?;
     finish(&out, ending, args)
+}
+
+/// Looks at the machine and says what could be better, unless nothing is to be watched.
+fn preflight(plan: &Plan, quiet: bool) -> Option<Preflight> {
+    if plan.settings.guard == GuardMode::Off {
+        return None;
+    }
+    let preflight = Preflight::read(&plan.settings.cache_dir);
+    if !quiet {
+        let lines = preflight.lines(false);
+        lines.iter().for_each(|line| eprintln!("{line}"));
+    }
+    Some(preflight)
 }
 
 /// Prepares and drives; a failed preparation is recorded and ends the sweep.
@@ -91,8 +119,11 @@ fn finish(out: &Path, ending: Ending, args: &SweepArgs) -> Result<ExitCode> {
     let report = report::remake(out)?;
     let measured = report.measured_anything();
     // A table without a number says less than the causes below.
-    if !args.quiet && (measured || args.json) {
-        report::show(&report, args.json)?;
+    if args.json && !args.quiet {
+        // The last of the events, each a line.
+        super::print(&report.to_line()?)?;
+    } else if !args.quiet && measured {
+        report::show(&report, false)?;
     }
     if !args.quiet {
         eprintln!("results: {}", out.display());
@@ -161,6 +192,7 @@ struct Earlier {
     done: HashSet<String>,
     decided: Vec<Decision>,
     spent_s: f64,
+    begun_with: Option<Manifest>,
 }
 
 impl Earlier {
@@ -176,6 +208,9 @@ impl Earlier {
                     earlier.done.insert(visit);
                 }
                 Event::Decided(decision) => earlier.decided.push(decision),
+                Event::SweepStarted { manifest, .. } => {
+                    earlier.begun_with = earlier.begun_with.or(manifest);
+                }
                 _ => {}
             }
         }

@@ -24,6 +24,10 @@ pub(super) trait Adapter {
     /// engine has none.
     fn unwind(&self, engine: &EngineSpec, datadir: &Path, target: u64) -> Option<Command>;
 
+    /// The command that prints what the database of a datadir holds as one line of JSON; `None` when
+    /// the engine has none.
+    fn stats(&self, engine: &EngineSpec, datadir: &Path) -> Option<Command>;
+
     /// Whether an answer of `eth_syncing` means that blocks are being fetched.
     fn is_syncing(&self, answer: &Value) -> bool;
 }
@@ -45,4 +49,10 @@ pub(crate) fn shared_flags(settings: &Settings, engine: &EngineSpec) -> Vec<(Str
 /// has none.
 pub fn unwind_command(engine: &EngineSpec, datadir: &Path, target: u64) -> Option<Command> {
     of(engine.kind).unwind(engine, datadir, target)
+}
+
+/// The command that prints what the database of a datadir holds as one line of JSON; `None` when the
+/// engine has none.
+pub fn stats_command(engine: &EngineSpec, datadir: &Path) -> Option<Command> {
+    of(engine.kind).stats(engine, datadir)
 }

@@ -81,6 +81,10 @@ impl Adapter for Geth {
 
     /// geth answers with an object for as long as any index is behind the head, at block 0 for ever:
     /// only blocks that it knows of and does not have count.
+    fn stats(&self, _engine: &EngineSpec, _datadir: &Path) -> Option<Command> {
+        None
+    }
+
     fn is_syncing(&self, answer: &Value) -> bool {
         let number = |field: &str| {
             let text = answer[field].as_str()?.strip_prefix("0x")?;

@@ -12,7 +12,7 @@ mod ready;
 mod reth;
 
 pub(crate) use adapter::shared_flags;
-pub use adapter::unwind_command;
+pub use adapter::{stats_command, unwind_command};
 pub use command::{Endpoints, Launch};
 pub use geth::{geth_init_commands, is_geth_datadir};
 pub use leftover::stop_leftover;

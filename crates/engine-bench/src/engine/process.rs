@@ -55,6 +55,11 @@ impl Engine {
         adapter::of(self.kind).is_syncing(answer)
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.group.child.id()
+    }
+
     /// Where it listens.
     pub fn endpoints(&self) -> &Endpoints {
         &self.endpoints

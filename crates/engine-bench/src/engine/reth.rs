@@ -7,7 +7,7 @@ use super::{
     adapter::Adapter,
     command::{Endpoints, Launch},
 };
-use crate::sweep::{EngineSpec, Settings};
+use crate::sweep::{EngineKind, EngineSpec, Settings};
 use serde_json::Value;
 use std::{ffi::OsString, path::Path, process::Command};
 
@@ -81,6 +81,18 @@ impl Adapter for Reth {
             .args(datadir_flags(datadir));
         command.arg("to-block").arg(target.to_string());
         command.env("RUST_LOG_STYLE", "never");
+        Some(command)
+    }
+
+    fn stats(&self, engine: &EngineSpec, datadir: &Path) -> Option<Command> {
+        if engine.kind != EngineKind::BenchReth {
+            // reth prints a table for people, and counts every page of a large database for it.
+            return None;
+        }
+        let mut command = Command::new(&engine.program);
+        command
+            .args(["db", "stats", "--json"])
+            .args(datadir_flags(datadir));
         Some(command)
     }
 

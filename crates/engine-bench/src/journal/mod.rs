@@ -1,12 +1,20 @@
 //! The record of a sweep: one event a line, appended and synced, never changed.
 //!
 //! Invariant: whatever instant the program is killed at, the lines before it can be read; a last
-//! line that was cut short is dropped.
+//! line that was cut short is dropped. Every line carries a sum of itself and the sum before, so
+//! that a line that was changed, removed or put in is noticed.
 
-use crate::client::BlockIdentity;
+mod event;
+
+pub use event::{
+    DatabaseFacts, Decision, Event, LevelDecision, PassFacts, Record, StateFacts, VisitFacts,
+    VisitTimes,
+};
+
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use std::{
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     io::{self, Write as _},
     path::{Path, PathBuf},
     time::{Instant, SystemTime, UNIX_EPOCH},
@@ -23,134 +31,6 @@ const VERSION: u64 = 1;
 struct Header {
     format: String,
     version: u64,
-}
-
-/// One line after the first.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Record {
-    /// Unix time in milliseconds.
-    pub unix_ms: u64,
-    /// Seconds since the journal was opened by the process that wrote the line.
-    pub at_s: f64,
-    /// What happened.
-    pub event: Event,
-}
-
-/// What happened.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Event {
-    /// State and payloads exist: the clock of the sweep starts.
-    SweepStarted {
-        /// The block that every pass starts from.
-        base: BlockIdentity,
-        /// Engines as they call themselves, in the order of the plan.
-        engine_versions: Vec<String>,
-        /// The machine.
-        environment: crate::run::Environment,
-    },
-    /// State or payloads could not be made: nothing is measured.
-    PreparationFailed {
-        /// Which step failed.
-        step: String,
-        /// Why, in one line.
-        cause: String,
-        /// The end of the engine's log, when it says more.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        log: Vec<String>,
-    },
-    /// A visit begins.
-    VisitStarted {
-        /// Its id.
-        visit: String,
-    },
-    /// A visit in which everything was valid; its files are complete.
-    VisitFinished {
-        /// Its id.
-        visit: String,
-        /// What it spent its time on.
-        times: VisitTimes,
-    },
-    /// A visit that gives no number.
-    VisitFailed {
-        /// Its id.
-        visit: String,
-        /// Which step failed.
-        step: String,
-        /// Why, in one line.
-        cause: String,
-        /// The end of the engine's log, when it says more.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        log: Vec<String>,
-        /// What it spent its time on until then.
-        times: VisitTimes,
-    },
-    /// What an adaptive sweep visits next.
-    Decided(Decision),
-    /// The sweep was interrupted from outside.
-    Interrupted,
-    /// Every visit was made.
-    SweepFinished,
-}
-
-/// What the next round of an adaptive sweep visits, and why.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Decision {
-    /// The round it was made after.
-    pub after_round: u64,
-    /// Ids of the cells of the next round, in the order of the plan; none ends the sweep.
-    pub next: Vec<String>,
-    /// Seconds left of the budget.
-    pub left_s: Option<f64>,
-    /// What it rests on, by gas level.
-    pub levels: Vec<LevelDecision>,
-}
-
-impl Decision {
-    /// The end of a sweep.
-    pub fn end(after_round: u64) -> Self {
-        Self {
-            after_round,
-            next: Vec::new(),
-            left_s: None,
-            levels: Vec::new(),
-        }
-    }
-}
-
-/// A gas level when a decision was made.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LevelDecision {
-    /// The level.
-    #[serde(flatten)]
-    pub load: crate::plan::Load,
-    /// Relative half width of its intervals; `None` while unknown.
-    pub resolved: Option<f64>,
-    /// Rounds in all that the wanted resolution takes.
-    pub wanted_rounds: u64,
-    /// Further rounds that the budget allows.
-    pub given_rounds: u64,
-    /// What a round of it costs, in seconds.
-    pub round_s: f64,
-    /// Ids of cells that leave because they are clearly beaten.
-    pub settled: Vec<String>,
-}
-
-/// What a visit spent its time on, in seconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct VisitTimes {
-    /// Bringing the datadir back.
-    pub reset_s: f64,
-    /// From starting the engine to its first fork choice.
-    pub start_s: f64,
-    /// Stopping the engine.
-    pub stop_s: f64,
-    /// Σ (newPayload + forkchoiceUpdated) of the warm-up.
-    pub warmup_s: f64,
-    /// Σ (newPayload + forkchoiceUpdated) of the measured pass.
-    pub measured_s: f64,
-    /// Deliberate waiting between payloads.
-    pub wait_s: f64,
 }
 
 /// Why a journal cannot be written or read.
@@ -178,6 +58,22 @@ pub enum JournalError {
         /// What is wrong.
         reason: String,
     },
+    /// Another process writes it.
+    #[error("another run is writing {path}; wait for it")]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A line is not the one that was written.
+    #[error(
+        "line {line} of {path} was changed after it was written, or one before it was removed; restore the file, since nothing else records the sweep"
+    )]
+    Edited {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+    },
     /// Another file, or another version of it.
     #[error("{path} is not a journal of version 1; give the results folder of a sweep")]
     Foreign {
@@ -186,12 +82,21 @@ pub enum JournalError {
     },
 }
 
-/// A journal being written.
+/// What a line has behind its event.
+const SUM_KEY: &str = ",\"sum\":\"";
+
+/// Hexadecimal digits of a sum.
+const SUM_DIGITS: usize = 16;
+
+/// A journal being written; it is held by this process until it is dropped.
 #[derive(Debug)]
 pub struct Journal {
     file: File,
     path: PathBuf,
     opened: Instant,
+    /// Of the last line.
+    sum: String,
+    listener: Option<fn(&str)>,
 }
 
 impl Journal {
@@ -199,7 +104,7 @@ impl Journal {
     /// dropping a last line that was cut short.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// When the file cannot be written, or another process has it open.
     pub fn open(dir: &Path) -> Result<Self, JournalError> {
         let path = dir.join(JOURNAL_FILE);
         let failed = |reason| JournalError::Io {
@@ -213,6 +118,11 @@ impl Journal {
             .read(true)
             .open(&path)
             .map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(JournalError::InUse { path }),
+            Err(TryLockError::Error(reason)) => return Err(failed(reason)),
+        }
         let text = fs::read(&path).map_err(failed)?;
         let whole = text
             .iter()
@@ -226,13 +136,23 @@ impl Journal {
                 format: FORMAT.to_owned(),
                 version: VERSION,
             };
-            append(&mut file, &header).map_err(failed)?;
+            let text = serde_json::to_string(&header).map_err(|error| failed(error.into()))?;
+            append(&mut file, text).map_err(failed)?;
         }
+        let text = String::from_utf8_lossy(&text[..whole]);
+        let last = text.lines().next_back().and_then(sum_of);
         Ok(Self {
             file,
             path,
             opened: Instant::now(),
+            sum: last.map_or_else(String::new, |(_, sum)| sum.to_owned()),
+            listener: None,
         })
+    }
+
+    /// Has every line told to `listener` once it is on disk, without its sum.
+    pub fn listen(&mut self, listener: fn(&str)) {
+        self.listener = Some(listener);
     }
 
     /// Appends an event and waits until it is on disk.
@@ -248,18 +168,27 @@ impl Journal {
             at_s: self.opened.elapsed().as_secs_f64(),
             event,
         };
-        append(&mut self.file, &record).map_err(|reason| JournalError::Io {
+        let failed = |reason| JournalError::Io {
             action: "write",
             path: self.path.clone(),
             reason,
-        })
+        };
+        let text = serde_json::to_string(&record).map_err(|error| failed(error.into()))?;
+        let sum = next_sum(&self.sum, &text);
+        append(&mut self.file, with_sum(&text, &sum)).map_err(failed)?;
+        self.sum = sum;
+        if let Some(listener) = self.listener {
+            listener(&text);
+        }
+        Ok(())
     }
 }
 
 /// Reads every complete line of a journal.
 ///
 /// # Errors
-/// When there is none, or a line other than an incomplete last one is not an event.
+/// When there is none, or a line other than an incomplete last one is not an event or not the one
+/// that was written.
 pub fn read(dir: &Path) -> Result<Vec<Record>, JournalError> {
     let path = dir.join(JOURNAL_FILE);
     let text = fs::read_to_string(&path).map_err(|reason| JournalError::Io {
@@ -275,21 +204,61 @@ pub fn read(dir: &Path) -> Result<Vec<Record>, JournalError> {
     if !header.is_some_and(|header| header.format == FORMAT && header.version == VERSION) {
         return Err(JournalError::Foreign { path });
     }
+    let mut before = String::new();
     let event = |(index, line): (usize, &str)| {
+        let number = index + 2;
+        if !follows(&mut before, line) {
+            return Err(JournalError::Edited {
+                path: path.clone(),
+                line: number,
+            });
+        }
         serde_json::from_str(line).map_err(|error| JournalError::Line {
             path: path.clone(),
-            line: index + 2,
+            line: number,
             reason: error.to_string(),
         })
     };
     lines.enumerate().map(event).collect()
 }
 
-fn append(file: &mut File, line: &impl Serialize) -> io::Result<()> {
-    let mut text = serde_json::to_vec(line)?;
-    text.push(b'\n');
+/// Whether a line carries the sum that it has to behind one with the sum `before`, which becomes its
+/// own. Lines of programs that wrote none have none, but none comes behind one that has.
+fn follows(before: &mut String, line: &str) -> bool {
+    let Some((text, sum)) = sum_of(line) else {
+        return before.is_empty();
+    };
+    let right = next_sum(before, &text) == sum;
+    sum.clone_into(before);
+    right
+}
+
+/// A line as it was before it got its sum, and the sum.
+fn sum_of(line: &str) -> Option<(String, &str)> {
+    let (text, sum) = line.strip_suffix("\"}")?.rsplit_once(SUM_KEY)?;
+    let is_sum = sum.len() == SUM_DIGITS && sum.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_sum.then(|| (format!("{text}}}"), sum))
+}
+
+fn with_sum(text: &str, sum: &str) -> String {
+    let open = text.strip_suffix('}').unwrap_or(text);
+    format!("{open}{SUM_KEY}{sum}\"}}")
+}
+
+fn next_sum(before: &str, text: &str) -> String {
+    let digest = Sha256::new()
+        .chain_update(before)
+        .chain_update(text)
+        .finalize();
+    let mut sum = alloy_primitives::hex::encode(digest);
+    sum.truncate(SUM_DIGITS);
+    sum
+}
+
+fn append(file: &mut File, mut line: String) -> io::Result<()> {
+    line.push('\n');
     // One write, so that a kill cuts at most this line.
-    file.write_all(&text)?;
+    file.write_all(line.as_bytes())?;
     file.sync_data()
 }
 
@@ -317,6 +286,7 @@ mod tests {
         let mut journal = Journal::open(dir.path()).unwrap();
         journal.write(failed("1-a")).unwrap();
         journal.write(Event::SweepFinished).unwrap();
+        drop(journal);
         let text = fs::read(&path).unwrap();
         let header = text.iter().position(|byte| *byte == b'\n').unwrap();
         for cut in header + 1..=text.len() {
@@ -349,5 +319,91 @@ mod tests {
             read(dir.path()),
             Err(JournalError::Foreign { .. })
         ));
+    }
+
+    /// A journal of four events, as its lines.
+    fn four_lines(dir: &Path) -> Vec<String> {
+        let mut journal = Journal::open(dir).unwrap();
+        for visit in ["1-a", "1-b", "2-a"] {
+            journal.write(failed(visit)).unwrap();
+        }
+        journal.write(Event::SweepFinished).unwrap();
+        let text = fs::read_to_string(dir.join(JOURNAL_FILE)).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_line_that_was_changed_removed_moved_or_put_in_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let lines = four_lines(dir.path());
+        let noticed = |lines: &[String]| {
+            fs::write(dir.path().join(JOURNAL_FILE), lines.join("\n") + "\n").unwrap();
+            match read(dir.path()) {
+                Ok(_) => None,
+                Err(JournalError::Edited { line, .. }) => Some(line),
+                Err(other) => panic!("{other}"),
+            }
+        };
+        type Edit = fn(&mut Vec<String>);
+        let edits: [(Edit, Option<usize>); 8] = [
+            (|_| {}, None),
+            // Cut between two lines, which a kill can do.
+            (|lines| drop(lines.pop()), None),
+            (|lines| lines[2] = lines[2].replace("1-b", "1-c"), Some(3)),
+            (|lines| drop(lines.remove(2)), Some(3)),
+            (|lines| lines.swap(2, 3), Some(3)),
+            (|lines| lines.insert(3, lines[1].clone()), Some(4)),
+            (
+                |lines| {
+                    let (text, _) = sum_of(&lines[3]).unwrap();
+                    lines[3] = text;
+                },
+                Some(4),
+            ),
+            (
+                |lines| {
+                    let (text, sum) = sum_of(&lines[1]).unwrap();
+                    lines[1] = with_sum(&text.replace("ready", "start"), sum);
+                },
+                Some(2),
+            ),
+        ];
+        for (index, (edit, expected)) in edits.into_iter().enumerate() {
+            let mut edited = lines.clone();
+            edit(&mut edited);
+            assert_eq!(noticed(&edited), expected, "edit {index}");
+        }
+    }
+
+    #[test]
+    fn a_journal_of_a_program_without_sums_goes_on_with_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let lines = four_lines(dir.path());
+        let without = |line: &String| sum_of(line).map_or(line.clone(), |(text, _)| text);
+        let old: Vec<String> = lines.iter().map(without).collect();
+        let path = dir.path().join(JOURNAL_FILE);
+        fs::write(&path, old.join("\n") + "\n").unwrap();
+        let mut journal = Journal::open(dir.path()).unwrap();
+        journal.write(failed("3-a")).unwrap();
+        drop(journal);
+        Journal::open(dir.path())
+            .unwrap()
+            .write(failed("3-b"))
+            .unwrap();
+        assert_eq!(read(dir.path()).unwrap().len(), 6);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replacen("3-a", "3-c", 1)).unwrap();
+        let edited = read(dir.path());
+        assert!(matches!(edited, Err(JournalError::Edited { line: 6, .. })));
+    }
+
+    #[test]
+    fn two_processes_do_not_write_one_journal() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = Journal::open(dir.path()).unwrap();
+        let second = Journal::open(dir.path());
+        assert!(matches!(second, Err(JournalError::InUse { .. })));
+        drop(held);
+        Journal::open(dir.path()).unwrap();
     }
 }

@@ -218,6 +218,14 @@ fn human(seconds: f64) -> String {
     }
 }
 
+/// Cells up to which it is worth finding out how many are left after exclusions.
+const FEW_CELLS: u128 = 64;
+
+/// Whether a sweep has just two cells, duplicates not counted.
+pub(crate) fn is_pair(settings: &Settings) -> bool {
+    cells::count(settings) <= FEW_CELLS && cells::of(settings).len() == 2
+}
+
 impl Plan {
     /// Plans a sweep that a person asked for; `yes` when they know that it is large.
     ///

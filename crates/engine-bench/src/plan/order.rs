@@ -11,15 +11,155 @@ use bench_stats::SplitMix;
 pub(super) fn visits(settings: &Settings, cells: &[&Cell]) -> Vec<Visit> {
     let mut random = SplitMix::new(settings.seed);
     let mut visits = Vec::with_capacity(cells.len() * settings.rounds as usize);
+    let mut orders = Orders {
+        order: settings.order,
+        cells: cells.len(),
+        ahead: Vec::new(),
+    };
     for round in 1..=settings.rounds {
-        let mut ids: Vec<&str> = cells.iter().map(|cell| cell.id.as_str()).collect();
-        if settings.order == Order::Random {
-            random.shuffle(&mut ids);
-        }
-        visits.extend(ids.into_iter().map(|cell| Visit {
+        let order = orders.next(&mut random);
+        visits.extend(order.into_iter().map(|index| Visit {
             round,
-            cell: cell.to_owned(),
+            cell: cells[index].id.clone(),
         }));
     }
     visits
+}
+
+/// One order of the cells after another.
+struct Orders {
+    order: Order,
+    cells: usize,
+    /// Orders of a design that is under way, the next one last.
+    ahead: Vec<Vec<usize>>,
+}
+
+impl Orders {
+    fn next(&mut self, random: &mut SplitMix) -> Vec<usize> {
+        if let Some(next) = self.ahead.pop() {
+            return next;
+        }
+        let mut cells: Vec<usize> = (0..self.cells).collect();
+        if self.order == Order::Sequential {
+            return cells;
+        }
+        random.shuffle(&mut cells);
+        match self.order {
+            Order::Abba => self.ahead = vec![cells.iter().rev().copied().collect()],
+            Order::Williams => {
+                // Which cell has which place in the design is as random as which row comes first.
+                let named = |row: Vec<usize>| row.into_iter().map(|place| cells[place]).collect();
+                let mut rows: Vec<Vec<usize>> =
+                    williams(self.cells).into_iter().map(named).collect();
+                random.shuffle(&mut rows);
+                let first = rows.pop();
+                self.ahead = rows;
+                return first.unwrap_or_default();
+            }
+            Order::Random | Order::Sequential => {}
+        }
+        cells
+    }
+}
+
+/// Orders in which each of `cells` places follows every other equally often, and comes equally often
+/// at each position: as many as cells, or twice as many of an odd number (E. J. Williams, 1949).
+fn williams(cells: usize) -> Vec<Vec<usize>> {
+    // 0, 1, n-1, 2, n-2, …: neighbours differ by every amount but 0.
+    let zigzag = (0..cells).map(|position| match position % 2 {
+        0 => (cells - position / 2) % cells,
+        _ => position.div_ceil(2),
+    });
+    let zigzag: Vec<usize> = zigzag.collect();
+    let shifted =
+        |by: usize| -> Vec<usize> { zigzag.iter().map(|place| (place + by) % cells).collect() };
+    let mut rows: Vec<Vec<usize>> = (0..cells).map(shifted).collect();
+    if cells % 2 == 1 && cells > 1 {
+        let mirrored = |row: &Vec<usize>| row.iter().rev().copied().collect();
+        let mirrored: Vec<Vec<usize>> = rows.iter().map(mirrored).collect();
+        rows.extend(mirrored);
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn orders(order: Order, cells: usize, rounds: usize, seed: u64) -> Vec<Vec<usize>> {
+        let mut random = SplitMix::new(seed);
+        let mut orders = Orders {
+            order,
+            cells,
+            ahead: Vec::new(),
+        };
+        (0..rounds).map(|_| orders.next(&mut random)).collect()
+    }
+
+    fn is_permutation(order: &[usize]) -> bool {
+        let mut sorted = order.to_vec();
+        sorted.sort_unstable();
+        sorted.into_iter().eq(0..order.len())
+    }
+
+    #[test]
+    fn every_round_of_every_design_visits_every_cell() {
+        for order in [
+            Order::Random,
+            Order::Williams,
+            Order::Abba,
+            Order::Sequential,
+        ] {
+            for cells in 0..9 {
+                let rounds = orders(order, cells, 25, 7);
+                assert!(
+                    rounds
+                        .iter()
+                        .all(|round| round.len() == cells && is_permutation(round))
+                );
+                assert_eq!(rounds, orders(order, cells, 25, 7), "the seed decides");
+            }
+        }
+    }
+
+    #[test]
+    fn williams_balances_neighbours_and_positions() {
+        for cells in 2..10 {
+            let rounds = if cells % 2 == 0 { cells } else { 2 * cells };
+            let design = orders(Order::Williams, cells, rounds, 3);
+            let (mut after, mut at) = (HashMap::new(), HashMap::new());
+            for row in &design {
+                row.windows(2)
+                    .for_each(|pair| *after.entry((pair[0], pair[1])).or_insert(0) += 1);
+                row.iter()
+                    .enumerate()
+                    .for_each(|place| *at.entry(place).or_insert(0) += 1);
+            }
+            let times = rounds / cells;
+            assert_eq!(after.len(), cells * (cells - 1), "{cells} cells");
+            assert!(after.values().all(|count| *count == times), "{after:?}");
+            assert_eq!(at.len(), cells * cells);
+            assert!(at.values().all(|count| *count == times));
+        }
+        let (first, second) = (
+            orders(Order::Williams, 6, 6, 3),
+            orders(Order::Williams, 6, 6, 4),
+        );
+        assert_ne!(first, second, "another seed, another order");
+    }
+
+    #[test]
+    fn abba_goes_back_the_way_it_came() {
+        for cells in 2..6 {
+            let rounds = orders(Order::Abba, cells, 6, 11);
+            for pair in rounds.chunks(2) {
+                let back: Vec<usize> = pair[1].iter().rev().copied().collect();
+                assert_eq!(pair[0], back);
+            }
+        }
+        let firsts = orders(Order::Abba, 2, 40, 11);
+        let begins: Vec<usize> = firsts.iter().step_by(2).map(|round| round[0]).collect();
+        assert!(begins.contains(&0) && begins.contains(&1), "chance begins");
+    }
 }

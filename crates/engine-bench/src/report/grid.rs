@@ -271,7 +271,7 @@ pub(super) fn time_line(report: &Report) -> String {
     let time = &report.time_s;
     format!(
         "wall {:.1} s: measured {:.1}, warm-up {:.1}, reset {:.1}, start {:.1}, stop {:.1}, \
-         wait {:.1}, other {:.1}; the engine was answering payloads {:.0} % of it",
+         wait {:.1}, void {:.1}, guard {:.1}, other {:.1}; the engine was answering payloads {:.0} % of it",
         time.wall,
         time.measured,
         time.warmup,
@@ -279,6 +279,8 @@ pub(super) fn time_line(report: &Report) -> String {
         time.start,
         time.stop,
         time.wait,
+        time.voided,
+        time.guard,
         time.other,
         100.0 * report.answering_fraction
     )

@@ -7,6 +7,7 @@ mod between;
 mod blocks;
 mod facts;
 mod grid;
+mod guard;
 mod html;
 mod judged;
 mod markdown;
@@ -19,6 +20,7 @@ mod work;
 
 pub use between::between;
 pub use blocks::{BlocksReport, HistogramReport};
+pub use guard::{GuardReport, StateDrift};
 pub use html::html;
 pub use judged::{
     AdaptiveReport, ComparisonReport, DuplicateReport, IntervalReport, LevelNoiseReport,

@@ -4,6 +4,7 @@
 
 use super::{
     blocks::{BlocksReport, HistogramReport, Shapes},
+    guard::GuardReport,
     judged::{
         AdaptiveReport, ComparisonReport, LevelReport, NoiseReport, RankReport, UndecidedReport,
         decided, undecided,
@@ -14,7 +15,8 @@ use super::{
 };
 use crate::{
     analyze::{self, Failure, Knob, Outcome, Summary, TimeSplit, log::engine_time_source},
-    run::Environment,
+    guard::Preflight,
+    run::{Environment, Manifest},
     sweep::Settings,
 };
 use bench_stats::{Estimate, Latencies, interval::CONFIDENCE, settle::Settling};
@@ -61,6 +63,9 @@ pub struct Report {
     pub answering_fraction: f64,
     /// What gave no number.
     pub failures: Vec<Failure>,
+    /// Disturbances, and what watching for them cost.
+    #[serde(default)]
+    pub guard: GuardReport,
     /// The machine and the engines.
     pub environment: EnvironmentReport,
     /// The resolved settings.
@@ -173,6 +178,12 @@ pub struct EnvironmentReport {
     pub machine: Environment,
     /// Engines as they call themselves.
     pub engines: Vec<String>,
+    /// What makes measurements worse on it; absent when nothing was watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preflight: Option<Preflight>,
+    /// What was measured, by content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<Manifest>,
 }
 
 impl Report {
@@ -184,7 +195,7 @@ impl Report {
         let mut report = Self {
             format: FORMAT.to_owned(),
             version: VERSION,
-            complete: outcome.complete,
+            complete: outcome.complete && outcome.edited.is_empty(),
             cells: summaries
                 .iter()
                 .map(|summary| CellReport::of(summary, &outcome.plan.settings, &shapes))
@@ -203,13 +214,19 @@ impl Report {
             time_s: outcome.time_s,
             answering_fraction: outcome.time_s.answering(),
             failures: outcome.failures.clone(),
+            guard: GuardReport::of(outcome),
             environment: EnvironmentReport {
                 machine: outcome.environment.clone(),
                 engines: outcome.engine_versions.clone(),
+                preflight: outcome.preflight.clone(),
+                manifest: outcome.manifest.clone(),
             },
             configuration: outcome.plan.settings.clone(),
         };
-        report.warnings = warnings::of(&report, &comparisons);
+        report.warnings = outcome.edited.clone();
+        report.warnings.extend(outcome.notes.iter().cloned());
+        let found = warnings::of(&report, &comparisons);
+        report.warnings.extend(found);
         report
     }
 
@@ -218,6 +235,14 @@ impl Report {
         self.cells
             .iter()
             .any(|cell| cell.execution_ggas_per_second.is_some())
+    }
+
+    /// `report.json` as one line.
+    ///
+    /// # Errors
+    /// Never for a report made by [`Report::of`].
+    pub fn to_line(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string(self).map(|json| json + "\n")
     }
 
     /// The text of `report.json`.

@@ -2,7 +2,10 @@
 //!
 //! Invariant: a visit without numbers is listed without them.
 
-use crate::analyze::{Ended, Outcome, Sample};
+use crate::{
+    analyze::{Ended, Outcome, Sample},
+    journal::VisitFacts,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -18,12 +21,18 @@ pub struct VisitReport {
     pub begun_s: f64,
     /// How long it took, in seconds; 0 when that is unknown.
     pub seconds: f64,
-    /// `finished`, `failed`, or `cut` when the sweep was killed in it.
+    /// `finished`, `voided`, `failed`, or `cut` when the sweep was killed in it.
     pub ended: String,
+    /// Which try of the visit it was, counted from 1.
+    #[serde(default)]
+    pub attempt: u64,
     /// Execution throughput, when it gave one.
     pub ggas_per_second: Option<f64>,
     /// The same relative to the mean of its cell: -0.04 is 4 % slower.
     pub relative: Option<f64>,
+    /// What was found beside its samples, and what disturbed it.
+    #[serde(flatten)]
+    pub facts: VisitFacts,
 }
 
 /// Lists the visits of a sweep.
@@ -54,12 +63,15 @@ pub(super) fn visits(outcome: &Outcome) -> Vec<VisitReport> {
             seconds: made.seconds,
             ended: match made.ended {
                 Ended::Finished => "finished",
+                Ended::Voided => "voided",
                 Ended::Failed => "failed",
                 Ended::Cut => "cut",
             }
             .to_owned(),
+            attempt: made.attempt,
             ggas_per_second: log.map(f64::exp),
             relative: log.zip(mean).map(|(log, mean)| (log - mean).exp_m1()),
+            facts: made.facts.clone(),
         }
     };
     outcome.made.iter().map(visit).collect()

@@ -13,8 +13,12 @@ use crate::analyze::Comparisons;
 pub(super) fn of(report: &Report, comparisons: &Comparisons) -> Vec<String> {
     let mut warnings = Vec::new();
     if !report.complete {
-        warnings.push("incomplete: not every visit was made".to_owned());
+        warnings.push(
+            "incomplete: not every visit was made, or not everything is as it was measured"
+                .to_owned(),
+        );
     }
+    warnings.extend(report.guard.warnings());
     for level in &report.levels {
         of_level(level, &mut warnings);
     }

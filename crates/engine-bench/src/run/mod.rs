@@ -4,22 +4,28 @@
 //! computes no statistics. A failed visit is written down with its step and cause, and the next
 //! visit begins.
 
+mod attest;
 mod disk;
 mod driver;
 mod environment;
+mod manifest;
 mod pass;
+mod patience;
 mod prepare;
 mod probe;
 mod progress;
+mod repeat;
 mod rounds;
 mod state;
 mod visit;
 
-pub use driver::{DriveError, Ending, Options, drive};
+pub use driver::{DriveError, Ending, Options, check_manifest, drive};
 pub use environment::Environment;
+pub use manifest::{EngineSum, Manifest, PayloadSum};
+pub(crate) use manifest::{plan_sum, sum};
 pub use pass::{PassError, Waits, replay};
 pub use prepare::{Prepared, prepare};
-pub use progress::Progress;
+pub use progress::{Progress, print_event};
 pub(crate) use state::init_datadir;
 pub use state::{StateKey, make_state};
 

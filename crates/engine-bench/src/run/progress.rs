@@ -1,10 +1,12 @@
 //! What a person sees while a sweep runs: one bar on a terminal, one line per visit elsewhere.
 //!
-//! Invariant: everything goes to stderr, and nothing is drawn between a request and its answer:
-//! there is no drawing thread.
+//! Invariant: what is for people goes to stderr, what is for programs to stdout, an event a line. Nothing
+//! is drawn between a request and its answer: there is no drawing thread.
 
+use crate::analyze::Running;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal as _;
+use serde_json::json;
+use std::io::{IsTerminal as _, Write as _};
 
 /// Redraws per second, so that drawing costs nothing worth measuring.
 const REDRAWS_PER_SECOND: u8 = 4;
@@ -14,7 +16,11 @@ const REDRAWS_PER_SECOND: u8 = 4;
 pub struct Progress {
     bar: ProgressBar,
     lines: bool,
+    events: bool,
 }
+
+/// Cells whose running estimates a line names.
+const ESTIMATES_OF_A_LINE: usize = 6;
 
 impl Progress {
     /// Silent when `quiet`; a bar when stderr is a terminal; lines otherwise.
@@ -32,6 +38,33 @@ impl Progress {
         Self {
             bar,
             lines: !quiet && !terminal,
+            events: false,
+        }
+    }
+
+    /// Also prints what is no line of the journal to stdout, as JSON.
+    #[must_use]
+    pub fn with_events(self) -> Self {
+        Self {
+            events: true,
+            ..self
+        }
+    }
+
+    /// Shows what is known of each cell after a round.
+    pub fn estimates(&self, round: u64, running: &[Running]) {
+        if self.events {
+            let event = json!({"event": {"kind": "estimates", "round": round, "cells": running}});
+            print_event(&event.to_string());
+        }
+        let cells = running.iter().take(ESTIMATES_OF_A_LINE);
+        let mut cells: Vec<String> = cells.map(Running::to_string).collect();
+        if running.len() > ESTIMATES_OF_A_LINE {
+            cells.push(format!("and {} more", running.len() - ESTIMATES_OF_A_LINE));
+        }
+        if !cells.is_empty() {
+            let cells = cells.join(", ");
+            self.line(&format!("after round {round}, Ggas/s: {cells}"));
         }
     }
 
@@ -74,4 +107,10 @@ impl Progress {
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// Prints an event to stdout at once; a closed pipe is the reader's decision and no error.
+pub fn print_event(line: &str) {
+    let mut out = std::io::stdout().lock();
+    drop(writeln!(out, "{line}").and_then(|()| out.flush()));
 }

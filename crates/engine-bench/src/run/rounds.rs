@@ -122,6 +122,13 @@ impl<'a> Rounds<'a> {
         first || budget.is_none_or(|budget| spent + self.longest_visit.as_secs_f64() <= budget)
     }
 
+    /// What is left of the budget; `None` without one.
+    pub(super) fn left(&self) -> Option<Duration> {
+        let budget_s = self.plan.settings.adaptive?.budget_s?;
+        let spent_s = self.options.spent_s + self.began.elapsed().as_secs_f64();
+        Some(Duration::from_secs_f64((budget_s - spent_s).max(0.0)))
+    }
+
     /// Remembers how long a visit took.
     pub(super) fn took(&mut self, time: Duration) {
         self.longest_visit = self.longest_visit.max(time);

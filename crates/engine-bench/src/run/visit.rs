@@ -5,20 +5,22 @@
 
 use super::{
     ENGINE_LOG, InStep as _, MEASURED_DIR, Prepared, Progress, Step, StepError, VISITS_DIR,
-    WARMUP_DIR, Waits, disk, pass,
+    WARMUP_DIR, Waits, attest, disk, pass,
 };
 use crate::{
     analyze::{log, sample},
     client::{Node, status_text},
     engine::{self, Engine, Launch},
-    journal::VisitTimes,
+    guard::{self, Calibration, Calibrator, GuardMode, Watch},
+    journal::{PassFacts, StateFacts, VisitFacts, VisitTimes},
     payload::Payloads,
-    plan::{Cell, Visit},
+    plan::{self, Visit},
     reset::Workspace,
     sweep::{Level, Settings, WarmUp},
 };
 use engine_api::{PreparedPayload, subscribe_persisted};
 use std::{
+    cell::Cell,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -33,9 +35,12 @@ const DEATH_GRACE: Duration = Duration::from_millis(500);
 pub(super) struct Visiting<'a> {
     pub(super) settings: &'a Settings,
     pub(super) prepared: &'a mut Prepared,
-    pub(super) cell: &'a Cell,
+    pub(super) cell: &'a plan::Cell,
     pub(super) out: &'a Path,
     pub(super) progress: &'a Progress,
+    pub(super) calibrator: Option<&'a Calibrator>,
+    /// The pass that it is in.
+    pub(super) step: Cell<Step>,
 }
 
 /// The payloads of one pass and where its files go.
@@ -51,9 +56,10 @@ impl Visiting<'_> {
         &mut self,
         visit: &Visit,
         times: &mut VisitTimes,
-    ) -> Result<(), StepError> {
+    ) -> Result<VisitFacts, StepError> {
         let payloads = self.payloads()?;
         let dir = self.out.join(VISITS_DIR).join(visit.id());
+        let mut passes = Vec::new();
         let discarded = &payloads[..self.warmup_length(payloads.len())];
         if !discarded.is_empty() {
             let pass = Pass {
@@ -61,15 +67,23 @@ impl Visiting<'_> {
                 payloads: discarded,
                 dir: dir.join(WARMUP_DIR),
             };
-            times.warmup_s += self.whole_pass(&pass, times).await?;
+            let (facts, answering_s) = self.whole_pass(&pass, times).await?;
+            passes.push(facts);
+            times.warmup_s += answering_s;
         }
         let pass = Pass {
             step: Step::Measure,
             payloads: &payloads,
             dir: dir.join(MEASURED_DIR),
         };
-        times.measured_s += self.whole_pass(&pass, times).await?;
-        Ok(())
+        let (facts, answering_s) = self.whole_pass(&pass, times).await?;
+        times.measured_s += answering_s;
+        let contaminations = facts.machine.as_ref().map(guard::contaminations);
+        passes.push(facts);
+        Ok(VisitFacts {
+            passes,
+            contaminations: contaminations.unwrap_or_default(),
+        })
     }
 
     fn payloads(&mut self) -> Result<Payloads, StepError> {
@@ -96,23 +110,34 @@ impl Visiting<'_> {
     }
 
     /// A pass whose failure says when the disk is full.
-    async fn whole_pass(&self, pass: &Pass<'_>, times: &mut VisitTimes) -> Result<f64, StepError> {
+    async fn whole_pass(
+        &self,
+        pass: &Pass<'_>,
+        times: &mut VisitTimes,
+    ) -> Result<(PassFacts, f64), StepError> {
+        self.step.set(pass.step);
         let outcome = self.pass(pass, times).await;
         let datadir = &self.prepared.workspace(&self.cell.engine)?.datadir;
         outcome.map_err(|error| disk::remark(error, datadir))
     }
 
-    /// Resets, starts, replays, stops and writes; gives the seconds the engine was answering.
-    async fn pass(&self, pass: &Pass<'_>, times: &mut VisitTimes) -> Result<f64, StepError> {
-        let label = if pass.step == Step::WarmUp {
-            "warm-up"
+    /// Resets, starts, replays, stops and writes; gives the seconds the engine was answering beside
+    /// what was found.
+    async fn pass(
+        &self,
+        pass: &Pass<'_>,
+        times: &mut VisitTimes,
+    ) -> Result<(PassFacts, f64), StepError> {
+        let (label, folder) = if pass.step == Step::WarmUp {
+            ("warm-up", WARMUP_DIR)
         } else {
-            "measured"
+            ("measured", MEASURED_DIR)
         };
         self.progress
             .message(format!("{}: {label}, reset and start", self.cell.id));
         let workspace = self.prepared.workspace(&self.cell.engine)?;
-        spend(&mut times.reset_s, self.reset(workspace, &pass.dir)).await?;
+        let state = spend(&mut times.reset_s, self.reset(workspace, &pass.dir)).await?;
+        let calibration = self.calibrate(pass, times);
         let start = self.start(workspace, pass);
         let (mut engine, mut node) = spend(&mut times.start_s, start).await?;
 
@@ -121,7 +146,10 @@ impl Visiting<'_> {
         let mut samples = Vec::new();
         let auth = &mut node.auth;
         let on_payload = || self.progress.advance();
+        let watch = self.watched(pass).then(|| Watch::begin(engine.pid()));
         let outcome = pass::replay(auth, pass.payloads, &mut waits, &mut samples, on_payload).await;
+        let machine = watch.map(Watch::end);
+        times.guard_s += machine.as_ref().map_or(0.0, |machine| machine.guard_s);
         times.wait_s += samples.iter().map(|sample| sample.wait_ns).sum::<u64>() as f64 / 1e9;
         if let Err(error) = outcome {
             // Written without the engine's own times: for a person to look at, not for a report.
@@ -135,17 +163,41 @@ impl Visiting<'_> {
         let facts = log::read_log(&pass.dir.join(ENGINE_LOG)).in_step(Step::Write)?;
         log::join(&mut samples, &facts);
         sample::write_pass(&pass.dir, &samples).in_step(Step::Write)?;
-        Ok(samples.iter().map(sample::Sample::total_ns).sum::<u64>() as f64 / 1e9)
+        let answering_ns: u64 = samples.iter().map(sample::Sample::total_ns).sum();
+        let facts = PassFacts {
+            pass: folder.to_owned(),
+            samples_sha256: sample::sum_of(&pass.dir).in_step(Step::Write)?,
+            state: Some(state),
+            calibration,
+            machine,
+        };
+        Ok((facts, answering_ns as f64 / 1e9))
     }
 
-    async fn reset(&self, workspace: &Workspace, dir: &Path) -> Result<(), StepError> {
+    /// Only what counts is watched.
+    fn watched(&self, pass: &Pass<'_>) -> bool {
+        pass.step == Step::Measure && self.settings.guard != GuardMode::Off
+    }
+
+    /// Times the fixed work before the engine starts, so that it disturbs nothing of the pass.
+    fn calibrate(&self, pass: &Pass<'_>, times: &mut VisitTimes) -> Option<Calibration> {
+        let calibrator = self.calibrator.filter(|_| self.watched(pass))?;
+        let began = Instant::now();
+        let calibration = calibrator.run();
+        times.guard_s += began.elapsed().as_secs_f64();
+        Some(calibration)
+    }
+
+    /// Brings the datadir back and looks at what is in it then.
+    async fn reset(&self, workspace: &Workspace, dir: &Path) -> Result<StateFacts, StepError> {
         let pid_file = &self.prepared.pid_file;
         engine::stop_leftover(pid_file).in_step(Step::Leftover)?;
         let target = self.prepared.base.number();
         workspace
             .reset(target, &dir.join(RESET_LOG), pid_file)
             .await
-            .in_step(Step::Reset)
+            .in_step(Step::Reset)?;
+        Ok(attest::state_of(workspace, dir, pid_file).await)
     }
 
     /// Starts the engine and makes sure that it stands on the base block and takes a fork choice.

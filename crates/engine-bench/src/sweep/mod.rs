@@ -27,6 +27,7 @@ pub use value::{
     ValueError, WarmUp,
 };
 
+use crate::guard::GuardMode;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -76,6 +77,10 @@ pub struct Settings {
     pub relevant: f64,
     /// In which order the cells of a round are visited.
     pub order: Order,
+    /// What is done about passes that others disturbed. Plans without it are of programs that watched
+    /// nothing.
+    #[serde(default = "unwatched")]
+    pub guard: GuardMode,
     /// What is replayed and discarded before the measured pass.
     pub warmup: WarmUp,
     /// How the datadir is brought back to the base block.
@@ -98,6 +103,10 @@ pub struct Settings {
 
 /// What matters when nothing else is said: 1 %.
 pub(crate) const DEFAULT_RELEVANT: f64 = 0.01;
+
+fn unwatched() -> GuardMode {
+    GuardMode::Off
+}
 
 fn default_relevant() -> f64 {
     DEFAULT_RELEVANT
@@ -194,6 +203,10 @@ pub enum PayloadSource {
 pub enum Order {
     /// Shuffled anew in each round, by the seed, so that drift does not favour a cell.
     Random,
+    /// Rounds in which every cell follows every other equally often, in an order by the seed.
+    Williams,
+    /// Every second round is the one before backwards, so that steady drift cancels.
+    Abba,
     /// As the cells are listed.
     Sequential,
 }

@@ -4,10 +4,10 @@
 
 use super::{
     Adaptive, Axis, BaseSource, CHUNK_SIZE_FLAG, DEFAULT_RELEVANT, Design, EngineKind, EngineSpec,
-    Exclusion, Gas, Level, MIX_AXIS, PayloadSource, ResetMethod, Setting, Settings,
+    Exclusion, Gas, Level, MIX_AXIS, Order, PayloadSource, ResetMethod, Setting, Settings,
     engine::engines, value::GasList,
 };
-use crate::{cache, cli::SweepArgs};
+use crate::{cache, cli::SweepArgs, guard::GuardMode, plan};
 use std::{
     collections::BTreeSet,
     io,
@@ -168,7 +168,8 @@ pub fn resolve(args: &SweepArgs) -> Result<Settings, ResolveError> {
         // One round gives no verdict that a duplicate could call into question.
         duplicates: !args.no_aa && args.rounds != Some(1),
         relevant: args.relevant.map_or(DEFAULT_RELEVANT, |percent| percent.0),
-        order: args.order,
+        order: args.order.unwrap_or(Order::Random),
+        guard: guard(args),
         warmup: args.warmup,
         reset: args.reset,
         wait_time_ms: args.wait_time.map_or(0, |span| millis(span.0)),
@@ -182,7 +183,25 @@ pub fn resolve(args: &SweepArgs) -> Result<Settings, ResolveError> {
         base,
     };
     check_design(&settings)?;
-    Ok(settings)
+    let order = args.order.unwrap_or_else(|| default_order(&settings));
+    Ok(Settings { order, ..settings })
+}
+
+/// Two cells go back and forth, which cancels steady drift exactly; of more, chance is fairer.
+fn default_order(settings: &Settings) -> Order {
+    if plan::is_pair(settings) {
+        Order::Abba
+    } else {
+        Order::Random
+    }
+}
+
+fn guard(args: &SweepArgs) -> GuardMode {
+    if args.no_guard {
+        GuardMode::Off
+    } else {
+        args.guard.unwrap_or_default()
+    }
 }
 
 impl Settings {

@@ -35,7 +35,7 @@ pub(super) enum Shape {
 }
 
 /// Every key. What says where to write or how to print is not the sweep's own and has none.
-pub(super) const KEYS: [Key; 29] = [
+pub(super) const KEYS: [Key; 31] = [
     key("question", Shape::Question),
     key("chunks", Shape::List),
     key("gas", Shape::List),
@@ -59,6 +59,8 @@ pub(super) const KEYS: [Key; 29] = [
     key("relevant", Shape::Text),
     key("no-aa", Shape::Switch),
     key("order", Shape::Text),
+    key("guard", Shape::Text),
+    key("no-guard", Shape::Switch),
     key("warmup", Shape::TextOrNumber),
     key("reset", Shape::Text),
     key("wait-time", Shape::Text),

@@ -115,6 +115,7 @@ fn measuring(settings: &Settings) -> Vec<(&'static str, String)> {
         ("relevant", percent(settings.relevant)),
         ("no-aa", (!settings.duplicates).to_string()),
         ("order", word(&settings.order)),
+        ("guard", word(&settings.guard)),
         ("warmup", warmup),
         ("reset", word(&settings.reset)),
         ("wait-time", ms(settings.wait_time_ms)),
@@ -190,7 +191,7 @@ mod tests {
         // A state and payloads that were brought have rows instead of these that were made.
         // The same goes for rounds that were asked for instead of found.
         let elsewhere = [
-            "question", "payloads", "datadir", "in-place", "resolve", "budget",
+            "question", "payloads", "datadir", "in-place", "resolve", "budget", "no-guard",
         ];
         for key in KEYS.iter().filter(|key| !elsewhere.contains(&key.name)) {
             assert!(names.contains(&key.name), "{}", key.name);

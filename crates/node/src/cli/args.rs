@@ -448,6 +448,14 @@ pub struct DbArgs {
     pub command: DbCommand,
 }
 
+/// Arguments of `db stats`.
+#[derive(Debug, Clone, Args)]
+pub struct StatsArgs {
+    /// Print one line of JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Arguments of `db verify`.
 #[derive(Debug, Clone, Args)]
 pub struct VerifyArgs {
@@ -463,7 +471,7 @@ pub struct VerifyArgs {
 #[derive(Debug, Subcommand)]
 pub enum DbCommand {
     /// Entries, pages and size of every table
-    Stats,
+    Stats(StatsArgs),
     /// Recompute everything checkable and say what is wrong (exit code 1 when something is)
     Verify(VerifyArgs),
 }

@@ -75,7 +75,9 @@ fn dispatch(cli: Cli) -> eyre::Result<ExitCode> {
             StageCommand::Unwind(unwind) => commands::unwind::run(resolve::unwind(unwind)?),
         },
         Commands::Db(db) => match db.command {
-            DbCommand::Stats => commands::stats::run(&resolve::datadir(&db.datadir)?),
+            DbCommand::Stats(args) => {
+                commands::stats::run(&resolve::datadir(&db.datadir)?, args.json)
+            }
             DbCommand::Verify(verify) => {
                 return run_verify(&resolve::datadir(&db.datadir)?, &verify);
             }

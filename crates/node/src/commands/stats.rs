@@ -3,6 +3,7 @@
 use super::datadir::Datadir;
 use comfy_table::{Cell, CellAlignment, Table, presets::ASCII_MARKDOWN};
 use eyre::{Context as _, eyre};
+use serde_json::{Map, Value, json};
 use state_db::{DbStats, TableStats};
 use std::io::Write;
 
@@ -19,10 +20,38 @@ const COLUMNS: [&str; 6] = [
 ///
 /// # Errors
 /// When there is no database or it cannot be read.
-pub fn run(datadir: &Datadir) -> eyre::Result<()> {
+pub fn run(datadir: &Datadir, json: bool) -> eyre::Result<()> {
     let db = datadir.open_read_only()?;
     let stats = db.stats().map_err(|problem| eyre!("failed to {problem}"))?;
-    writeln!(std::io::stdout(), "{}", render(&stats)).wrap_err("failed to print the statistics")
+    let text = if json {
+        as_json(&stats).to_string()
+    } else {
+        render(&stats).to_string()
+    };
+    writeln!(std::io::stdout(), "{text}").wrap_err("failed to print the statistics")
+}
+
+/// The statistics as `bench-reth-stats`, version 1.
+fn as_json(stats: &DbStats) -> Value {
+    let table = |table: &TableStats| {
+        let values = json!({
+            "entries": table.entries,
+            "branch_pages": table.branch_pages,
+            "leaf_pages": table.leaf_pages,
+            "overflow_pages": table.overflow_pages,
+            "size_bytes": table.size_bytes,
+        });
+        (table.name.to_owned(), values)
+    };
+    json!({
+        "format": "bench-reth-stats",
+        "version": 1,
+        "page_bytes": stats.page_size_bytes,
+        "file_bytes": stats.file_size_bytes,
+        "used_pages": stats.used_pages,
+        "free_pages": stats.free_pages,
+        "tables": stats.tables.iter().map(table).collect::<Map<_, _>>(),
+    })
 }
 
 fn render(stats: &DbStats) -> Table {
@@ -95,8 +124,7 @@ mod tests {
         }
     }
 
-    #[test]
-    fn every_table_has_a_row() {
+    fn two_tables() -> DbStats {
         let table = |name, entries| TableStats {
             name,
             entries,
@@ -105,14 +133,34 @@ mod tests {
             overflow_pages: 3,
             size_bytes: 6 * 4096,
         };
-        let stats = DbStats {
+        DbStats {
             tables: vec![table("Headers", 7), table("Bytecodes", 0)],
             page_size_bytes: 4096,
             file_size_bytes: 1 << 20,
             free_pages: 5,
             used_pages: 9,
-        };
-        let text = render(&stats).to_string();
+        }
+    }
+
+    #[test]
+    fn as_json_it_is_one_line_with_every_table() {
+        let value = as_json(&two_tables());
+        assert!(!value.to_string().contains('\n'));
+        assert_eq!(value["tables"]["Headers"]["entries"], 7);
+        assert_eq!(value["tables"]["Bytecodes"]["size_bytes"], 24576);
+        assert_eq!(
+            (
+                &value["free_pages"],
+                &value["used_pages"],
+                &value["file_bytes"]
+            ),
+            (&json!(5), &json!(9), &json!(1 << 20))
+        );
+    }
+
+    #[test]
+    fn every_table_has_a_row() {
+        let text = render(&two_tables()).to_string();
         let rows: Vec<Vec<&str>> = text
             .lines()
             .skip(2)

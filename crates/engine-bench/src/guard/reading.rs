@@ -1,0 +1,477 @@
+//! What the machine did during a pass: the difference of two looks, and what the sampler saw
+//! between them.
+//!
+//! Invariant: looks are taken before the first request and after the last answer.
+
+use super::{
+    proc::{self, CpuTicks, ProcessTicks, TICKS_PER_SECOND},
+    sampler::{Frequency, Sampler},
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// Processes beyond which only their sum is looked at: looking at each takes some 15 µs.
+const MOST_PROCESSES: usize = 2000;
+
+/// Other programs that are named.
+const NAMED: usize = 3;
+
+/// In a CPU's folder: for how long heat held it back.
+const HEAT_FILE: &str = "thermal_throttle/core_throttle_total_time_ms";
+
+/// What the machine did during a pass. Times of CPUs are summed over all of them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Readings {
+    /// Length of the pass, in seconds.
+    pub wall_s: f64,
+    /// CPUs that are online.
+    pub cpus: u64,
+    /// CPU time of everything but interrupts, in seconds.
+    pub busy_s: f64,
+    /// Of the engine.
+    pub engine_cpu_s: f64,
+    /// Of this program.
+    pub harness_cpu_s: f64,
+    /// Of threads of the kernel.
+    pub kernel_cpu_s: f64,
+    /// Of the rest: other programs.
+    pub foreign_cpu_s: f64,
+    /// The largest part of all CPUs that other programs had for a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub foreign_peak: Option<f64>,
+    /// The busiest of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub culprits: Vec<Culprit>,
+    /// CPU time of interrupts, in seconds.
+    pub interrupts_s: f64,
+    /// CPU time taken by the host of this virtual machine, in seconds.
+    pub steal_s: f64,
+    /// Time in which some task waited; absent where the kernel does not count it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pressure: Option<Pressure>,
+    /// Time for which a CPU quota held this program's group back, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttled_s: Option<f64>,
+    /// Time for which heat held a CPU back, in seconds: the largest of all CPUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heat_throttled_s: Option<f64>,
+    /// Clock of the CPUs; absent where it cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frequency: Option<Frequency>,
+    /// Pages that the engine had to wait for the disk for.
+    pub engine_major_faults: u64,
+    /// Times that the CPU was taken from a thread of the engine that still lives.
+    pub engine_preemptions: u64,
+    /// Context switches of the whole machine.
+    pub context_switches: u64,
+    /// Traffic of all disks.
+    pub disk: DiskTraffic,
+    /// Traffic that the engine caused; absent where it cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine_disk: Option<DiskTraffic>,
+    /// Time the guard took, in seconds: both looks, and the sampler's CPU.
+    pub guard_s: f64,
+}
+
+/// Time in which at least one task had to wait for something, in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pressure {
+    /// For a CPU.
+    pub cpu_s: f64,
+    /// For a disk.
+    pub io_s: f64,
+    /// For memory.
+    pub memory_s: f64,
+}
+
+/// Bytes from and to disks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskTraffic {
+    /// Read.
+    pub read_bytes: u64,
+    /// Written.
+    pub written_bytes: u64,
+}
+
+impl DiskTraffic {
+    fn between((read, written): (u64, u64), (read_then, written_then): (u64, u64)) -> Self {
+        Self {
+            read_bytes: read.saturating_sub(read_then),
+            written_bytes: written.saturating_sub(written_then),
+        }
+    }
+}
+
+/// Another program that used a CPU.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Culprit {
+    /// Its name.
+    pub name: String,
+    /// CPU time of all processes of that name, in seconds.
+    pub cpu_s: f64,
+}
+
+/// A pass that is being watched.
+#[derive(Debug)]
+pub struct Watch {
+    engine: u32,
+    before: Look,
+    began: Instant,
+    sampler: Sampler,
+}
+
+impl Watch {
+    /// Begins to watch. `engine` is the pid of its process.
+    pub fn begin(engine: u32) -> Self {
+        let sampler = Sampler::start(engine);
+        let before = Look::take(engine);
+        Self {
+            engine,
+            before,
+            began: Instant::now(),
+            sampler,
+        }
+    }
+
+    /// Ends it. The engine must still be running.
+    pub fn end(self) -> Readings {
+        let wall = self.began.elapsed();
+        let after = Look::take(self.engine);
+        let sampled = self.sampler.stop();
+        let mut readings = readings(&self.before, &after, wall);
+        readings.foreign_peak = sampled.foreign_peak;
+        readings.frequency = sampled.frequency;
+        readings.guard_s += sampled.took.as_secs_f64();
+        readings
+    }
+}
+
+/// Counters at an instant; all grow.
+#[derive(Debug, Default)]
+struct Look {
+    cpus: u64,
+    cpu: CpuTicks,
+    context_switches: u64,
+    pressure_us: Option<[u64; 3]>,
+    throttled_us: Option<u64>,
+    heat_ms: Vec<u64>,
+    disk: (u64, u64),
+    engine_pid: u32,
+    engine: Option<ProcessTicks>,
+    engine_disk: Option<(u64, u64)>,
+    engine_preemptions: u64,
+    harness: u32,
+    processes: HashMap<u32, ProcessTicks>,
+    took: Duration,
+}
+
+impl Look {
+    fn take(engine: u32) -> Self {
+        let began = Instant::now();
+        let stat = text("/proc/stat");
+        let of_pid = |pid: u32, file: &str| text(&format!("/proc/{pid}/{file}"));
+        let mut look = Self {
+            cpus: online_cpus(&stat),
+            cpu: proc::cpu_ticks(&stat).unwrap_or_default(),
+            context_switches: proc::context_switches(&stat).unwrap_or(0),
+            pressure_us: pressure_us(),
+            throttled_us: quota_file().and_then(|path| proc::throttled_us(&text(path))),
+            heat_ms: heat_ms(),
+            disk: proc::disk_bytes(&text("/proc/diskstats")),
+            engine_pid: engine,
+            engine: proc::process_ticks(&of_pid(engine, "stat")),
+            engine_disk: proc::io_bytes(&of_pid(engine, "io")),
+            engine_preemptions: preemptions(engine),
+            harness: std::process::id(),
+            processes: processes(),
+            took: Duration::ZERO,
+        };
+        look.took = began.elapsed();
+        look
+    }
+}
+
+fn readings(before: &Look, after: &Look, wall: Duration) -> Readings {
+    let seconds = |ticks: u64| ticks as f64 / TICKS_PER_SECOND;
+    let grown = |of: fn(&Look) -> u64| of(after).saturating_sub(of(before));
+    let harness = |look: &Look| {
+        let own = look.processes.get(&look.harness);
+        own.map_or(0, |own| own.ticks)
+    };
+    let busy = grown(|look| look.cpu.busy);
+    let engine = grown(|look| look.engine.as_ref().map_or(0, |engine| engine.ticks));
+    let own = harness(after).saturating_sub(harness(before));
+    let others = others(before, after);
+    let kernel = others.kernel;
+    let microseconds = |now: u64, then: u64| now.saturating_sub(then) as f64 / 1e6;
+    let pressure = after.pressure_us.zip(before.pressure_us);
+    let throttled = after.throttled_us.zip(before.throttled_us);
+    let heat = after.heat_ms.iter().zip(&before.heat_ms);
+    let heat = heat.map(|(now, then)| now.saturating_sub(*then)).max();
+    let engine_disk = after.engine_disk.zip(before.engine_disk);
+    Readings {
+        wall_s: wall.as_secs_f64(),
+        cpus: after.cpus,
+        busy_s: seconds(busy),
+        engine_cpu_s: seconds(engine),
+        harness_cpu_s: seconds(own),
+        kernel_cpu_s: seconds(kernel),
+        foreign_cpu_s: seconds(busy.saturating_sub(engine + own + kernel)),
+        foreign_peak: None,
+        culprits: others.busiest,
+        interrupts_s: seconds(grown(|look| look.cpu.interrupts)),
+        steal_s: seconds(grown(|look| look.cpu.steal)),
+        pressure: pressure.map(|(now, then)| Pressure {
+            cpu_s: microseconds(now[0], then[0]),
+            io_s: microseconds(now[1], then[1]),
+            memory_s: microseconds(now[2], then[2]),
+        }),
+        throttled_s: throttled.map(|(now, then)| microseconds(now, then)),
+        heat_throttled_s: heat.map(|ms| ms as f64 / 1e3),
+        frequency: None,
+        engine_major_faults: grown(|look| {
+            look.engine.as_ref().map_or(0, |engine| engine.major_faults)
+        }),
+        engine_preemptions: grown(|look| look.engine_preemptions),
+        context_switches: grown(|look| look.context_switches),
+        disk: DiskTraffic::between(after.disk, before.disk),
+        engine_disk: engine_disk.map(|(now, then)| DiskTraffic::between(now, then)),
+        guard_s: (before.took + after.took).as_secs_f64(),
+    }
+}
+
+/// CPU time of processes that are neither the engine nor this program.
+struct Others {
+    /// Ticks of kernel threads.
+    kernel: u64,
+    busiest: Vec<Culprit>,
+}
+
+fn others(before: &Look, after: &Look) -> Others {
+    let mut kernel = 0;
+    let mut by_name: HashMap<&str, u64> = HashMap::new();
+    for (pid, now) in &after.processes {
+        let then = before
+            .processes
+            .get(pid)
+            .filter(|then| then.name == now.name);
+        // One that started meanwhile has all its time from then.
+        let ticks = now.ticks.saturating_sub(then.map_or(0, |then| then.ticks));
+        if now.is_kernel {
+            kernel += ticks;
+        } else if *pid != after.engine_pid && *pid != after.harness && ticks > 0 {
+            *by_name.entry(&now.name).or_default() += ticks;
+        }
+    }
+    let mut busiest: Vec<Culprit> = by_name
+        .into_iter()
+        .map(|(name, ticks)| Culprit {
+            name: name.to_owned(),
+            cpu_s: ticks as f64 / TICKS_PER_SECOND,
+        })
+        .collect();
+    busiest.sort_by(|a, b| {
+        let by_time = b.cpu_s.total_cmp(&a.cpu_s);
+        by_time.then_with(|| a.name.cmp(&b.name))
+    });
+    busiest.truncate(NAMED);
+    Others { kernel, busiest }
+}
+
+/// A file's text; empty when it cannot be read.
+pub(super) fn text(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// Lines `cpu0`, `cpu1`, … of `/proc/stat`: the machine's, whatever this program may use of it.
+pub(super) fn online_cpus(stat: &str) -> u64 {
+    let is_cpu = |line: &&str| {
+        let number = line.strip_prefix("cpu");
+        number.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    stat.lines().filter(is_cpu).count() as u64
+}
+
+fn pressure_us() -> Option<[u64; 3]> {
+    let of = |what: &str| proc::pressure_us(&text(format!("/proc/pressure/{what}")));
+    Some([of("cpu")?, of("io")?, of("memory")?])
+}
+
+/// The file that counts how long the CPU quota of this program's control group held it back.
+fn quota_file() -> Option<PathBuf> {
+    let groups = text("/proc/self/cgroup");
+    let of = |line: &str| {
+        let mut fields = line.splitn(3, ':');
+        let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let folder = match controllers {
+            "" => "/sys/fs/cgroup".to_owned(),
+            names if names.split(',').any(|name| name == "cpu") => {
+                format!("/sys/fs/cgroup/{names}")
+            }
+            _ => return None,
+        };
+        let file = Path::new(&folder)
+            .join(path.trim_start_matches('/'))
+            .join("cpu.stat");
+        file.exists().then_some(file)
+    };
+    groups.lines().find_map(of)
+}
+
+/// Milliseconds for which heat held each CPU back; empty where nobody counts.
+fn heat_ms() -> Vec<u64> {
+    let of = |cpu: usize| {
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/{HEAT_FILE}");
+        fs::read_to_string(path).ok()?.trim().parse().ok()
+    };
+    (0..).map_while(of).collect()
+}
+
+fn preemptions(engine: u32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{engine}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    threads
+        .filter_map(|thread| proc::preemptions(&text(thread.path().join("status"))))
+        .sum()
+}
+
+fn processes() -> HashMap<u32, ProcessTicks> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids: Vec<u32> = entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    if pids.len() > MOST_PROCESSES {
+        let own = std::process::id();
+        let ticks = proc::process_ticks(&text("/proc/self/stat"));
+        return ticks.map(|ticks| (own, ticks)).into_iter().collect();
+    }
+    let of = |pid: u32| {
+        let ticks = proc::process_ticks(&text(format!("/proc/{pid}/stat")))?;
+        Some((pid, ticks))
+    };
+    pids.into_iter().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(name: &str, ticks: u64, is_kernel: bool) -> ProcessTicks {
+        ProcessTicks {
+            name: name.into(),
+            ticks,
+            major_faults: ticks / 10,
+            is_kernel,
+        }
+    }
+
+    /// A machine of two CPUs where these processes have run for so many ticks; the engine is 10, this
+    /// program is 20.
+    fn look(busy: u64, processes: &[(u32, &str, u64, bool)]) -> Look {
+        let processes: HashMap<_, _> = processes
+            .iter()
+            .map(|(pid, name, ticks, kernel)| (*pid, process(name, *ticks, *kernel)))
+            .collect();
+        Look {
+            cpus: 2,
+            cpu: CpuTicks {
+                busy,
+                interrupts: busy / 100,
+                steal: busy / 50,
+            },
+            engine_pid: 10,
+            engine: processes.get(&10).cloned(),
+            harness: 20,
+            processes,
+            took: Duration::from_millis(2),
+            ..Look::default()
+        }
+    }
+
+    #[test]
+    fn what_nobody_known_used_is_foreign() {
+        let before = look(
+            1000,
+            &[
+                (10, "engine", 100, false),
+                (20, "engine-bench", 50, false),
+                (30, "kworker", 10, true),
+                (40, "cc", 500, false),
+                (50, "sh", 70, false),
+            ],
+        );
+        let after = look(
+            1600,
+            &[
+                (10, "engine", 400, false),
+                (20, "engine-bench", 60, false),
+                (30, "kworker", 15, true),
+                // The pid of one that ended and was given to another.
+                (40, "ld", 30, false),
+                (50, "sh", 75, false),
+                (60, "cc", 100, false),
+                (61, "cc", 60, false),
+                (62, "idle", 0, false),
+            ],
+        );
+        let found = readings(&before, &after, Duration::from_secs(4));
+        assert_eq!(
+            (found.busy_s, found.engine_cpu_s, found.harness_cpu_s),
+            (6.0, 3.0, 0.1)
+        );
+        assert_eq!(found.kernel_cpu_s, 0.05);
+        // 600 - 300 - 10 - 5 ticks; processes that came and went are in it.
+        assert_eq!(found.foreign_cpu_s, 2.85);
+        let names: Vec<_> = found
+            .culprits
+            .iter()
+            .map(|culprit| (culprit.name.as_str(), culprit.cpu_s))
+            .collect();
+        assert_eq!(names, [("cc", 1.6), ("ld", 0.3), ("sh", 0.05)]);
+        assert_eq!((found.interrupts_s, found.steal_s), (0.06, 0.12));
+        assert_eq!(found.engine_major_faults, 30);
+        assert_eq!((found.guard_s, found.pressure), (0.004, None));
+        assert_eq!(found.heat_throttled_s, None);
+    }
+
+    #[test]
+    fn counters_that_are_there_become_seconds() {
+        let with = |factor: u64| Look {
+            pressure_us: Some([factor * 1_000_000, factor * 2_000_000, factor * 500_000]),
+            throttled_us: Some(factor * 250_000),
+            heat_ms: vec![0, factor * 40, factor * 30],
+            disk: (factor * 4096, factor * 8192),
+            engine_disk: Some((0, factor * 100)),
+            ..look(factor * 100, &[])
+        };
+        let found = readings(&with(1), &with(3), Duration::from_secs(1));
+        let pressure = found.pressure.unwrap();
+        assert_eq!(
+            (pressure.cpu_s, pressure.io_s, pressure.memory_s),
+            (2.0, 4.0, 1.0)
+        );
+        assert_eq!(found.throttled_s, Some(0.5));
+        assert_eq!(found.heat_throttled_s, Some(0.08));
+        assert_eq!(
+            (found.disk.read_bytes, found.disk.written_bytes),
+            (8192, 16384)
+        );
+        assert_eq!(found.engine_disk.unwrap().written_bytes, 200);
+    }
+
+    #[test]
+    fn this_machine_can_be_watched() {
+        let found = Watch::begin(std::process::id()).end();
+        assert!(found.cpus > 0 && found.wall_s >= 0.0 && found.guard_s > 0.0);
+        assert_eq!(
+            online_cpus("cpu  1\ncpu0 1\ncpu11 1\nctxt 3\ncpufreq 1\n"),
+            2
+        );
+    }
+}

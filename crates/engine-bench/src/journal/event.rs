@@ -1,0 +1,222 @@
+//! What a journal tells: the events of a sweep and what they carry.
+//!
+//! Invariant: what version 1 did not have from the start is optional, so that every journal of it can
+//! be read.
+
+use crate::{
+    client::BlockIdentity,
+    guard::{Calibration, Contamination, Preflight, Readings},
+    run::{Environment, Manifest},
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One line after the first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Unix time in milliseconds.
+    pub unix_ms: u64,
+    /// Seconds since the journal was opened by the process that wrote the line.
+    pub at_s: f64,
+    /// What happened.
+    pub event: Event,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Event {
+    /// State and payloads exist: the clock of the sweep starts.
+    SweepStarted {
+        /// The block that every pass starts from.
+        base: BlockIdentity,
+        /// Engines as they call themselves, in the order of the plan.
+        engine_versions: Vec<String>,
+        /// The machine.
+        environment: Environment,
+        /// What about the machine makes measurements worse; absent when nothing was watched.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        preflight: Option<Preflight>,
+        /// What is measured, by content.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        manifest: Option<Manifest>,
+    },
+    /// State or payloads could not be made: nothing is measured.
+    PreparationFailed {
+        /// Which step failed.
+        step: String,
+        /// Why, in one line.
+        cause: String,
+        /// The end of the engine's log, when it says more.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        log: Vec<String>,
+    },
+    /// A visit begins.
+    VisitStarted {
+        /// Its id.
+        visit: String,
+    },
+    /// A visit in which everything was valid; its files are complete.
+    VisitFinished {
+        /// Its id.
+        visit: String,
+        /// What it spent its time on.
+        times: VisitTimes,
+        /// What was found beside the samples.
+        #[serde(flatten)]
+        facts: VisitFacts,
+    },
+    /// A visit in which everything was valid, but which others disturbed: it is made again.
+    VisitVoided {
+        /// Its id.
+        visit: String,
+        /// Which try it was, counted from 1.
+        attempt: u64,
+        /// The folder inside `visits/` that its files are kept in.
+        kept_in: String,
+        /// What it spent its time on.
+        times: VisitTimes,
+        /// What was found, and why it is void.
+        #[serde(flatten)]
+        facts: VisitFacts,
+    },
+    /// A visit that gives no number.
+    VisitFailed {
+        /// Its id.
+        visit: String,
+        /// Which step failed.
+        step: String,
+        /// Why, in one line.
+        cause: String,
+        /// The end of the engine's log, when it says more.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        log: Vec<String>,
+        /// What it spent its time on until then.
+        times: VisitTimes,
+    },
+    /// What an adaptive sweep visits next.
+    Decided(Decision),
+    /// The sweep was interrupted from outside.
+    Interrupted,
+    /// Every visit was made.
+    SweepFinished,
+}
+
+/// What the next round of an adaptive sweep visits, and why.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// The round it was made after.
+    pub after_round: u64,
+    /// Ids of the cells of the next round, in the order of the plan; none ends the sweep.
+    pub next: Vec<String>,
+    /// Seconds left of the budget.
+    pub left_s: Option<f64>,
+    /// What it rests on, by gas level.
+    pub levels: Vec<LevelDecision>,
+}
+
+impl Decision {
+    /// The end of a sweep.
+    pub fn end(after_round: u64) -> Self {
+        Self {
+            after_round,
+            next: Vec::new(),
+            left_s: None,
+            levels: Vec::new(),
+        }
+    }
+}
+
+/// A gas level when a decision was made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LevelDecision {
+    /// The level.
+    #[serde(flatten)]
+    pub load: crate::plan::Load,
+    /// Relative half width of its intervals; `None` while unknown.
+    pub resolved: Option<f64>,
+    /// Rounds in all that the wanted resolution takes.
+    pub wanted_rounds: u64,
+    /// Further rounds that the budget allows.
+    pub given_rounds: u64,
+    /// What a round of it costs, in seconds.
+    pub round_s: f64,
+    /// Ids of cells that leave because they are clearly beaten.
+    pub settled: Vec<String>,
+}
+
+/// What a visit spent its time on, in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct VisitTimes {
+    /// Bringing the datadir back.
+    pub reset_s: f64,
+    /// From starting the engine to its first fork choice.
+    pub start_s: f64,
+    /// Stopping the engine.
+    pub stop_s: f64,
+    /// Σ (newPayload + forkchoiceUpdated) of the warm-up.
+    pub warmup_s: f64,
+    /// Σ (newPayload + forkchoiceUpdated) of the measured pass.
+    pub measured_s: f64,
+    /// Deliberate waiting between payloads.
+    pub wait_s: f64,
+    /// The guard's looks and the calibration.
+    #[serde(default)]
+    pub guard_s: f64,
+}
+
+/// What was found in a visit beside its samples.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct VisitFacts {
+    /// One entry for each pass, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passes: Vec<PassFacts>,
+    /// What disturbed the measured pass.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contaminations: Vec<Contamination>,
+}
+
+/// What was found in a pass beside its samples.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PassFacts {
+    /// `warmup` or `measured`, as its folder is called.
+    pub pass: String,
+    /// SHA-256 of its `samples.csv`, in hexadecimal.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub samples_sha256: String,
+    /// The state that it began with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<StateFacts>,
+    /// How long the fixed work took just before; of measured passes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
+    /// What the machine did meanwhile; of measured passes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Readings>,
+}
+
+/// The state that a pass began with, after the reset. Its block was the base block, by number, hash
+/// and state root: there is no pass otherwise.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateFacts {
+    /// Size of all files of the datadir, in bytes.
+    pub datadir_bytes: u64,
+    /// What the engine counts in its database; absent when it has no command for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub database: Option<DatabaseFacts>,
+}
+
+/// What an engine counts in its database.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatabaseFacts {
+    /// Size of the database's file, in bytes.
+    pub file_bytes: u64,
+    /// Size of a page, in bytes.
+    pub page_bytes: u64,
+    /// Pages up to the last one ever used.
+    pub used_pages: u64,
+    /// Pages that belong to no table.
+    pub free_pages: u64,
+    /// Rows of each table, duplicates counted.
+    pub entries: BTreeMap<String, u64>,
+}

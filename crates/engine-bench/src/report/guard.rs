@@ -1,0 +1,152 @@
+//! What watched visits showed: disturbances, drift of the machine and of the state, and what watching
+//! cost.
+//!
+//! Invariant: counts every try of a visit once; nothing here changes a throughput.
+
+use crate::{
+    analyze::{Ended, Made, Outcome},
+    guard::GuardMode,
+    journal::PassFacts,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the guard saw.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GuardReport {
+    /// What was done about disturbed passes.
+    pub mode: GuardMode,
+    /// Passes that were watched.
+    pub watched: u64,
+    /// Visits that are void: they were disturbed and made again.
+    pub voided: u64,
+    /// Visits that count although they were disturbed.
+    pub disturbed: u64,
+    /// How often each rule was broken, void visits included.
+    pub reasons: BTreeMap<String, u64>,
+    /// Time the guard took during and around watched passes, in seconds.
+    pub guard_s: f64,
+    /// Length of the watched passes, in seconds.
+    pub watched_s: f64,
+    /// Their ratio: what watching costs; null when nothing was watched.
+    pub cost: Option<f64>,
+    /// Time of all calibrations, in seconds.
+    pub calibration_s: f64,
+    /// Tables whose number of rows after a reset was not the same throughout, with the fewest and the
+    /// most, by engine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub state_drift: Vec<StateDrift>,
+}
+
+/// A table that a reset did not always bring back to as many rows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateDrift {
+    /// Name of the engine.
+    pub engine: String,
+    /// Name of the table.
+    pub table: String,
+    /// Fewest rows.
+    pub fewest: u64,
+    /// Most rows.
+    pub most: u64,
+}
+
+impl GuardReport {
+    /// What the tries of a sweep showed.
+    pub(super) fn of(outcome: &Outcome) -> Self {
+        let mut report = Self {
+            mode: outcome.plan.settings.guard,
+            state_drift: state_drift(outcome),
+            ..Self::default()
+        };
+        for visit in &outcome.made {
+            report.add(visit);
+        }
+        if report.watched_s > 0.0 {
+            report.cost = Some(report.guard_s / report.watched_s);
+        }
+        report
+    }
+
+    fn add(&mut self, visit: &Made) {
+        match visit.ended {
+            Ended::Voided => self.voided += 1,
+            Ended::Finished if !visit.facts.contaminations.is_empty() => self.disturbed += 1,
+            _ => {}
+        }
+        for found in &visit.facts.contaminations {
+            *self.reasons.entry(found.rule.clone()).or_default() += 1;
+        }
+        for pass in &visit.facts.passes {
+            if let Some(machine) = &pass.machine {
+                self.watched += 1;
+                self.guard_s += machine.guard_s;
+                self.watched_s += machine.wall_s;
+            }
+            if let Some(work) = pass.calibration {
+                self.calibration_s += (work.compute_ns + work.memory_ns) as f64 / 1e9;
+            }
+        }
+    }
+
+    /// What a reader should doubt, a sentence each.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let reasons: Vec<String> = self
+            .reasons
+            .iter()
+            .map(|(rule, count)| format!("{rule} {count} times"))
+            .collect();
+        let reasons = reasons.join(", ");
+        if self.disturbed > 0 {
+            warnings.push(format!(
+                "{} visits count although others disturbed them ({reasons}): the machine was not \
+                 left alone",
+                self.disturbed
+            ));
+        } else if self.voided > 0 {
+            warnings.push(format!(
+                "{} visits were disturbed, are void and were made again ({reasons})",
+                self.voided
+            ));
+        }
+        warnings.extend(self.state_drift.iter().map(|drift| {
+            format!(
+                "{}: the table {} had {} to {} rows after resets to the same block: the state is \
+                 not always brought back whole",
+                drift.engine, drift.table, drift.fewest, drift.most
+            )
+        }));
+        warnings
+    }
+}
+
+fn state_drift(outcome: &Outcome) -> Vec<StateDrift> {
+    let mut counts: BTreeMap<(&str, &str), BTreeSet<u64>> = BTreeMap::new();
+    for visit in &outcome.made {
+        let Some(cell) = outcome.plan.cell(&visit.cell) else {
+            continue;
+        };
+        let states = visit
+            .facts
+            .passes
+            .iter()
+            .filter_map(|pass: &PassFacts| pass.state.as_ref());
+        for database in states.filter_map(|state| state.database.as_ref()) {
+            for (table, rows) in &database.entries {
+                let key = (cell.engine.as_str(), table.as_str());
+                counts.entry(key).or_default().insert(*rows);
+            }
+        }
+    }
+    let drifted = counts.into_iter().filter_map(|((engine, table), rows)| {
+        let (fewest, most) = (*rows.first()?, *rows.last()?);
+        (fewest < most).then(|| StateDrift {
+            engine: engine.to_owned(),
+            table: table.to_owned(),
+            fewest,
+            most,
+        })
+    });
+    drifted.collect()
+}

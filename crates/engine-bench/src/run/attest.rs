@@ -1,0 +1,120 @@
+//! What a datadir holds after a reset: sizes, and what the engine counts in it.
+//!
+//! Invariant: only read; an engine that cannot tell leaves a gap, not a failure.
+
+use crate::{
+    engine::{self, ToolRun},
+    journal::{DatabaseFacts, StateFacts},
+    reset::Workspace,
+};
+use serde::Deserialize;
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+
+/// What the engine printed about its database.
+const STATE_FILE: &str = "state.json";
+
+/// How long an engine may count; a database that takes longer is left uncounted.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Looks at the datadir of an engine that is stopped. What the engine prints is kept in `dir`.
+pub(super) async fn state_of(workspace: &Workspace, dir: &Path, pid_file: &Path) -> StateFacts {
+    StateFacts {
+        datadir_bytes: bytes_under(&workspace.datadir),
+        database: database(workspace, dir, pid_file).await,
+    }
+}
+
+async fn database(workspace: &Workspace, dir: &Path, pid_file: &Path) -> Option<DatabaseFacts> {
+    let command = engine::stats_command(&workspace.engine, &workspace.datadir)?;
+    let log = dir.join(STATE_FILE);
+    let counted = engine::run_tool(ToolRun {
+        command,
+        log: &log,
+        pid_file,
+    });
+    // An engine of another version may not know the command.
+    tokio::time::timeout(PATIENCE, counted).await.ok()?.ok()?;
+    parse(&fs::read_to_string(log).ok()?)
+}
+
+/// `bench-reth-stats`, as far as it is of interest here.
+#[derive(Deserialize)]
+struct Stats {
+    format: String,
+    version: u64,
+    page_bytes: u64,
+    file_bytes: u64,
+    used_pages: u64,
+    free_pages: u64,
+    tables: BTreeMap<String, Table>,
+}
+
+#[derive(Deserialize)]
+struct Table {
+    entries: u64,
+}
+
+/// The line of JSON among what was printed.
+fn parse(printed: &str) -> Option<DatabaseFacts> {
+    let of_line = |line| serde_json::from_str::<Stats>(line).ok();
+    let stats = printed.lines().find_map(of_line)?;
+    if (stats.format.as_str(), stats.version) != ("bench-reth-stats", 1) {
+        return None;
+    }
+    let entries = stats.tables.into_iter();
+    Some(DatabaseFacts {
+        file_bytes: stats.file_bytes,
+        page_bytes: stats.page_bytes,
+        used_pages: stats.used_pages,
+        free_pages: stats.free_pages,
+        entries: entries.map(|(name, table)| (name, table.entries)).collect(),
+    })
+}
+
+/// Bytes of all files below a folder, by their lengths.
+fn bytes_under(dir: &Path) -> u64 {
+    let (mut bytes, mut folders) = (0, vec![dir.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            match entry.metadata() {
+                Ok(data) if data.is_dir() => folders.push(entry.path()),
+                Ok(data) => bytes += data.len(),
+                Err(_) => {}
+            }
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_found_among_other_lines() {
+        let line = "{\"format\":\"bench-reth-stats\",\"version\":1,\"page_bytes\":4096,\
+                    \"file_bytes\":65536,\"used_pages\":9,\"free_pages\":2,\"tables\":{\"Headers\":\
+                    {\"entries\":7,\"leaf_pages\":1},\"Bytecodes\":{\"entries\":0}}}";
+        let facts = parse(&format!("WARN something\n{line}\n")).unwrap();
+        assert_eq!(
+            (facts.file_bytes, facts.used_pages, facts.free_pages),
+            (65536, 9, 2)
+        );
+        assert_eq!(
+            (facts.entries["Headers"], facts.entries["Bytecodes"]),
+            (7, 0)
+        );
+        assert_eq!(parse(&line.replace("\"version\":1", "\"version\":2")), None);
+        assert_eq!(parse("error: unexpected argument '--json'\n"), None);
+    }
+
+    #[test]
+    fn a_datadir_is_as_large_as_its_files() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("db/deep")).unwrap();
+        fs::write(dir.path().join("db/deep/a"), "12345").unwrap();
+        fs::write(dir.path().join("b"), "123").unwrap();
+        assert_eq!(bytes_under(dir.path()), 8);
+        assert_eq!(bytes_under(&dir.path().join("none")), 0);
+    }
+}
