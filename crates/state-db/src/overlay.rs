@@ -1,124 +1,341 @@
 //! The changes of a run of blocks as one: changed leaves and changed trie nodes, newest winning.
 //!
-//! An overlay is immutable; extending one makes another that shares what did not change. Invariant:
-//! everything is sorted and unique by key, and `wiped` means that nothing older shows through.
+//! An overlay is a stack of layers, each of them what some successive blocks changed. Extending one
+//! puts a block on top and shares the rest; when a few layers of about the same size have come
+//! together they are merged into one. So a block costs what it changed, whatever is below it, and
+//! a lookup asks few layers (a log-structured merge tree: O'Neil and others, 1996).
+//!
+//! Invariant: within a layer everything is sorted and unique by key, and `wiped` means that
+//! nothing older shows through, of lower layers or of the database.
 
 use alloy_primitives::{B256, U256, map::B256Map};
 use alloy_trie::{BranchNodeCompact, Nibbles};
 use state_root::updates::{Account, HashedState, HashedStorage, StorageTrieUpdates, TrieUpdates};
 use std::sync::Arc;
 
+/// Layers of about one size that are merged into one.
+const MERGED_LAYERS: usize = 4;
+
+/// Sorted changes by key.
+pub(crate) type Rows<K, E> = [(K, E)];
+
 /// Changes of blocks that are not (or not yet) read from the database.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Overlay {
-    pub(crate) accounts: Arc<Vec<(B256, Option<Account>)>>,
-    pub(crate) storages: B256Map<Arc<HashedStorage>>,
-    pub(crate) account_nodes: Arc<Vec<(Nibbles, Option<BranchNodeCompact>)>>,
-    pub(crate) storage_tries: B256Map<Arc<StorageTrieUpdates>>,
+    /// Newest first.
+    layers: Vec<Layer>,
+}
+
+#[derive(Debug, Clone)]
+struct Layer {
+    /// Number of the newest block in it; the highest there is when it has no number.
+    newest: u64,
+    /// Changed leaves and nodes, and storages touched.
+    weight: usize,
+    hashed: Arc<HashedState>,
+    trie: Arc<TrieUpdates>,
+}
+
+impl Layer {
+    fn new(newest: u64, hashed: Arc<HashedState>, trie: Arc<TrieUpdates>) -> Self {
+        let slots = hashed.storages.values().map(|storage| 1 + storage.slots.len());
+        let nodes = trie.storages.values().map(|storage| 1 + storage.nodes.len());
+        let weight = hashed.accounts.len() + trie.account_nodes.len();
+        Self {
+            newest,
+            weight: weight + slots.sum::<usize>() + nodes.sum::<usize>(),
+            hashed,
+            trie,
+        }
+    }
+
+    /// The order of magnitude of its weight, to the base of [`MERGED_LAYERS`].
+    fn class(&self) -> u32 {
+        self.weight.max(1).ilog(MERGED_LAYERS)
+    }
 }
 
 impl Overlay {
-    /// The changes of blocks, oldest first.
-    pub fn from_blocks<'a>(
-        blocks: impl IntoIterator<Item = (&'a HashedState, &'a TrieUpdates)>,
+    /// This overlay with further changes on top, which belong to no block in particular.
+    pub fn extend(
+        &self,
+        hashed: impl Into<Arc<HashedState>>,
+        trie: impl Into<Arc<TrieUpdates>>,
     ) -> Self {
-        blocks
-            .into_iter()
-            .fold(Self::default(), |overlay, (hashed, trie)| {
-                overlay.extend(hashed, trie)
-            })
+        self.extend_block(u64::MAX, hashed, trie)
     }
 
-    /// This overlay with the changes of the next block on top.
-    pub fn extend(&self, hashed: &HashedState, trie: &TrieUpdates) -> Self {
-        let mut storages = self.storages.clone();
-        for (address, newer) in &hashed.storages {
-            let merged = storages
-                .get(address)
-                .map(|older| extend_storage(older, newer));
-            storages.insert(*address, Arc::new(merged.unwrap_or_else(|| newer.clone())));
-        }
-        let mut storage_tries = self.storage_tries.clone();
-        for (address, newer) in &trie.storages {
-            let merged = storage_tries
-                .get(address)
-                .map(|older| extend_trie(older, newer));
-            storage_tries.insert(*address, Arc::new(merged.unwrap_or_else(|| newer.clone())));
-        }
-        Self {
-            accounts: Arc::new(merge(&self.accounts, &hashed.accounts)),
-            storages,
-            account_nodes: Arc::new(merge(&self.account_nodes, &trie.account_nodes)),
-            storage_tries,
+    /// This overlay with the changes of block `number` on top.
+    pub fn extend_block(
+        &self,
+        number: u64,
+        hashed: impl Into<Arc<HashedState>>,
+        trie: impl Into<Arc<TrieUpdates>>,
+    ) -> Self {
+        let top = Layer::new(number, hashed.into(), trie.into());
+        let mut extended = Self {
+            layers: Vec::with_capacity(self.layers.len() + 1),
+        };
+        extended.layers.push(top);
+        extended.layers.extend_from_slice(&self.layers);
+        extended.merge_similar();
+        extended
+    }
+
+    /// This overlay without the layers in which nothing is newer than block `number`: for a
+    /// database that has that block.
+    #[must_use]
+    pub fn without_blocks_up_to(mut self, number: u64) -> Self {
+        self.layers.retain(|layer| layer.newest > number);
+        self
+    }
+
+    /// Merges the topmost layers as long as enough of them are no larger than one of them.
+    fn merge_similar(&mut self) {
+        let mut seen = 0;
+        while let Some(next) = self.layers.get(seen) {
+            let class = next.class();
+            let run = self.layers.iter().take_while(|layer| layer.class() <= class);
+            seen = run.count();
+            if seen >= MERGED_LAYERS {
+                let merged = merge_layers(&self.layers[..seen]);
+                self.layers.splice(..seen, [merged]);
+                seen = 0;
+            }
         }
     }
 
-    /// Number of changed accounts and slots.
+    /// Everything as one layer.
+    pub(crate) fn flatten(self) -> (Arc<HashedState>, Arc<TrieUpdates>) {
+        let layer = match &self.layers[..] {
+            [] => return Default::default(),
+            [layer] => layer.clone(),
+            layers => merge_layers(layers),
+        };
+        (layer.hashed, layer.trie)
+    }
+
+    /// Number of changed accounts and slots, those of several layers counted in each.
     pub(crate) fn leaves(&self) -> usize {
-        let slots = self.storages.values().map(|storage| storage.slots.len());
-        self.accounts.len() + slots.sum::<usize>()
+        let leaves = |layer: &Layer| {
+            let slots = layer.hashed.storages.values().map(|storage| storage.slots.len());
+            layer.hashed.accounts.len() + slots.sum::<usize>()
+        };
+        self.layers.iter().map(leaves).sum()
     }
 
     /// What the overlay says about an account: nothing, that it is gone, or what it is.
     pub fn account(&self, hashed_address: B256) -> Option<Option<Account>> {
-        let at = self
-            .accounts
-            .binary_search_by(|(key, _)| key.cmp(&hashed_address))
-            .ok()?;
-        Some(self.accounts[at].1)
+        let mut layers = self.layers.iter();
+        layers.find_map(|layer| find(&layer.hashed.accounts, &hashed_address))
     }
 
     /// What the overlay says about a slot: nothing, or its value (zero when gone).
     pub fn slot(&self, hashed_address: B256, hashed_slot: B256) -> Option<U256> {
-        let storage = self.storages.get(&hashed_address)?;
-        match storage
-            .slots
-            .binary_search_by(|(key, _)| key.cmp(&hashed_slot))
-        {
-            Ok(at) => Some(storage.slots[at].1),
-            Err(_) => storage.wiped.then_some(U256::ZERO),
+        let (storages, wiped) = self.slots(&hashed_address);
+        let mut storages = storages.into_iter();
+        storages
+            .find_map(|slots| find(slots, &hashed_slot))
+            .or_else(|| wiped.then_some(U256::ZERO))
+    }
+
+    /// Changed accounts, newest first.
+    pub(crate) fn accounts(&self) -> Vec<&Rows<B256, Option<Account>>> {
+        accounts(&self.layers)
+    }
+
+    /// Changed nodes of the account trie, newest first.
+    pub(crate) fn account_nodes(&self) -> Vec<&Rows<Nibbles, Option<BranchNodeCompact>>> {
+        account_nodes(&self.layers)
+    }
+
+    /// Changed slots of an account, newest first, and whether nothing older shows through.
+    pub(crate) fn slots(&self, hashed_address: &B256) -> (Vec<&Rows<B256, U256>>, bool) {
+        let storages = storages(&self.layers, hashed_address);
+        visible(storages.map(|storage| (&storage.slots[..], storage.wiped)))
+    }
+
+    /// Changed nodes of an account's storage trie, newest first, and whether nothing older shows
+    /// through.
+    pub(crate) fn storage_nodes(
+        &self,
+        hashed_address: &B256,
+    ) -> (Vec<&Rows<Nibbles, Option<BranchNodeCompact>>>, bool) {
+        let tries = tries(&self.layers, hashed_address);
+        visible(tries.map(|trie| (&trie.nodes[..], trie.wiped)))
+    }
+}
+
+fn accounts(layers: &[Layer]) -> Vec<&Rows<B256, Option<Account>>> {
+    let lists = layers.iter().map(|layer| &layer.hashed.accounts[..]);
+    lists.filter(|list| !list.is_empty()).collect()
+}
+
+fn account_nodes(layers: &[Layer]) -> Vec<&Rows<Nibbles, Option<BranchNodeCompact>>> {
+    let lists = layers.iter().map(|layer| &layer.trie.account_nodes[..]);
+    lists.filter(|list| !list.is_empty()).collect()
+}
+
+fn storages<'a>(
+    layers: &'a [Layer],
+    address: &B256,
+) -> impl Iterator<Item = &'a HashedStorage> {
+    let address = *address;
+    let storage = move |layer: &'a Layer| layer.hashed.storages.get(&address);
+    layers.iter().filter_map(storage)
+}
+
+fn tries<'a>(
+    layers: &'a [Layer],
+    address: &B256,
+) -> impl Iterator<Item = &'a StorageTrieUpdates> {
+    let address = *address;
+    let trie = move |layer: &'a Layer| layer.trie.storages.get(&address);
+    layers.iter().filter_map(trie)
+}
+
+/// Lists down to the first wipe, and whether there was one.
+fn visible<'a, K, E>(
+    lists: impl Iterator<Item = (&'a Rows<K, E>, bool)>,
+) -> (Vec<&'a Rows<K, E>>, bool) {
+    let mut seen = Vec::new();
+    for (list, wiped) in lists {
+        if !list.is_empty() {
+            seen.push(list);
+        }
+        if wiped {
+            return (seen, true);
         }
     }
+    (seen, false)
 }
 
-fn extend_storage(older: &HashedStorage, newer: &HashedStorage) -> HashedStorage {
-    if newer.wiped {
-        return newer.clone();
-    }
-    HashedStorage {
-        wiped: older.wiped,
-        slots: merge(&older.slots, &newer.slots),
-    }
+/// Layers as one; newest first.
+fn merge_layers(layers: &[Layer]) -> Layer {
+    let newest = layers.iter().map(|layer| layer.newest).max();
+    let hashed = HashedState {
+        accounts: Newest::new(accounts(layers)).collect(),
+        storages: merge_storages(layers),
+    };
+    let trie = TrieUpdates {
+        account_nodes: Newest::new(account_nodes(layers)).collect(),
+        storages: merge_tries(layers),
+    };
+    Layer::new(newest.unwrap_or_default(), hashed.into(), trie.into())
 }
 
-fn extend_trie(older: &StorageTrieUpdates, newer: &StorageTrieUpdates) -> StorageTrieUpdates {
-    if newer.wiped {
-        return newer.clone();
+fn merge_storages(layers: &[Layer]) -> B256Map<HashedStorage> {
+    let mut merged = B256Map::default();
+    for (depth, layer) in layers.iter().enumerate() {
+        merged.reserve(layer.hashed.storages.len());
+        for address in layer.hashed.storages.keys() {
+            merged.entry(*address).or_insert_with(|| {
+                let lists = storages(&layers[depth..], address);
+                let (lists, wiped) =
+                    visible(lists.map(|storage| (&storage.slots[..], storage.wiped)));
+                let slots = Newest::new(lists).collect();
+                HashedStorage { wiped, slots }
+            });
+        }
     }
-    StorageTrieUpdates {
-        wiped: older.wiped,
-        nodes: merge(&older.nodes, &newer.nodes),
-    }
-}
-
-/// Both lists as one, in order; where a key is in both, the newer entry.
-fn merge<K: Ord + Copy, V: Clone>(older: &[(K, V)], newer: &[(K, V)]) -> Vec<(K, V)> {
-    let mut merged = Vec::with_capacity(older.len() + newer.len());
-    let mut rest = older;
-    for entry in newer {
-        let before = rest.partition_point(|(key, _)| *key < entry.0);
-        merged.extend_from_slice(&rest[..before]);
-        merged.push(entry.clone());
-        let same = rest.get(before).is_some_and(|(key, _)| *key == entry.0);
-        rest = &rest[before + usize::from(same)..];
-    }
-    merged.extend_from_slice(rest);
     merged
+}
+
+fn merge_tries(layers: &[Layer]) -> B256Map<StorageTrieUpdates> {
+    let mut merged = B256Map::default();
+    for (depth, layer) in layers.iter().enumerate() {
+        merged.reserve(layer.trie.storages.len());
+        for address in layer.trie.storages.keys() {
+            merged.entry(*address).or_insert_with(|| {
+                let lists = tries(&layers[depth..], address);
+                let (lists, wiped) = visible(lists.map(|trie| (&trie.nodes[..], trie.wiped)));
+                let nodes = Newest::new(lists).collect();
+                StorageTrieUpdates { wiped, nodes }
+            });
+        }
+    }
+    merged
+}
+
+fn find<K: Ord, E: Clone>(list: &Rows<K, E>, key: &K) -> Option<E> {
+    let at = list.binary_search_by(|(listed, _)| listed.cmp(key)).ok()?;
+    Some(list[at].1.clone())
+}
+
+/// Several sorted lists of changes as one, in which the newest change of a key counts.
+#[derive(Debug)]
+pub(crate) struct Newest<'a, K, E> {
+    /// Newest first, each with the position of the first change not yet passed.
+    lists: Vec<(&'a Rows<K, E>, usize)>,
+}
+
+impl<'a, K: Ord, E> Newest<'a, K, E> {
+    /// Stands before the first change. `lists` are newest first.
+    pub(crate) fn new(lists: Vec<&'a Rows<K, E>>) -> Self {
+        Self {
+            lists: lists.into_iter().map(|list| (list, 0)).collect(),
+        }
+    }
+
+    /// Moves to the first change at or after `key`.
+    pub(crate) fn seek(&mut self, key: &K) {
+        for (list, position) in &mut self.lists {
+            *position = list.partition_point(|(changed, _)| changed < key);
+        }
+    }
+
+    /// Moves behind `key`; its change, if there is one.
+    pub(crate) fn seek_exact(&mut self, key: &K) -> Option<&'a E> {
+        let mut found = None;
+        for (list, position) in &mut self.lists {
+            *position = list.partition_point(|(changed, _)| changed <= key);
+            let before = list[..*position].last().filter(|(changed, _)| changed == key);
+            found = found.or(before.map(|(_, change)| change));
+        }
+        found
+    }
+
+    /// The change it stands before.
+    pub(crate) fn peek(&self) -> Option<&'a (K, E)> {
+        let heads = self.lists.iter().filter_map(|(list, at)| list.get(*at));
+        // The first of equal ones, which is the newest.
+        heads.min_by(|left, right| left.0.cmp(&right.0))
+    }
+
+    /// Moves behind the change it stands before.
+    pub(crate) fn pass(&mut self) {
+        let Some((key, _)) = self.peek() else {
+            return;
+        };
+        for (list, position) in &mut self.lists {
+            *position += usize::from(list.get(*position).is_some_and(|(head, _)| head == key));
+        }
+    }
+
+    /// All changes that it has not passed.
+    fn collect(mut self) -> Vec<(K, E)>
+    where
+        K: Clone,
+        E: Clone,
+    {
+        if let [(list, position)] = &self.lists[..] {
+            return list[*position..].to_vec();
+        }
+        let rest = self.lists.iter().map(|(list, at)| list.len() - at);
+        let mut all = Vec::with_capacity(rest.sum());
+        while let Some(change) = self.peek() {
+            all.push(change.clone());
+            self.pass();
+        }
+        all
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     fn key(byte: u8) -> B256 {
         B256::repeat_byte(byte)
@@ -136,10 +353,16 @@ mod tests {
         state
     }
 
+    fn overlay(blocks: &[HashedState]) -> Overlay {
+        let none = Arc::<TrieUpdates>::default();
+        blocks.iter().fold(Overlay::default(), |overlay, state| {
+            overlay.extend(state.clone(), none.clone())
+        })
+    }
+
     fn check(blocks: &[HashedState], expected: &HashedState) {
-        let none = TrieUpdates::default();
-        let overlay = Overlay::from_blocks(blocks.iter().map(|state| (state, &none)));
-        assert_eq!(*overlay.storages[&key(0xaa)], expected.storages[&key(0xaa)]);
+        let (merged, _) = overlay(blocks).flatten();
+        assert_eq!(&*merged, expected);
     }
 
     #[test]
@@ -167,12 +390,67 @@ mod tests {
             accounts: vec![(key(1), None), (key(2), Some(Account::default()))],
             ..slots(true, &[(1, 9)])
         };
-        let overlay = Overlay::default().extend(&state, &TrieUpdates::default());
+        let overlay = overlay(&[state]);
         assert_eq!(overlay.account(key(1)), Some(None));
         assert_eq!(overlay.account(key(2)), Some(Some(Account::default())));
         assert_eq!(overlay.account(key(3)), None);
         assert_eq!(overlay.slot(key(0xaa), key(1)), Some(U256::from(9)));
         assert_eq!(overlay.slot(key(0xaa), key(2)), Some(U256::ZERO));
         assert_eq!(overlay.slot(key(0xab), key(1)), None);
+    }
+
+    #[test]
+    fn blocks_that_are_stored_are_left_out_with_their_layers() {
+        let none = Arc::<TrieUpdates>::default();
+        let mut overlay = Overlay::default();
+        for number in 1..=6 {
+            overlay = overlay.extend_block(number, slots(false, &[(number as u8, 1)]), none.clone());
+        }
+        // The first four are one layer.
+        assert_eq!(overlay.layers.len(), 3);
+        let kept = |stored, slot| {
+            let overlay = overlay.clone().without_blocks_up_to(stored);
+            overlay.slot(key(0xaa), key(slot)).is_some()
+        };
+        assert!(kept(3, 1) && kept(3, 6));
+        assert!(!kept(4, 1) && !kept(4, 4) && kept(4, 5));
+        assert!(!kept(6, 6));
+    }
+
+    /// Blocks of slots of one account: whether they were wiped first, and values by slot.
+    fn changes() -> impl Strategy<Value = Vec<(bool, BTreeMap<u8, u64>)>> {
+        let slots = prop::collection::btree_map(0..40_u8, 0..5_u64, 0..30);
+        prop::collection::vec((prop::bool::weighted(0.1), slots), 0..60)
+    }
+
+    proptest! {
+        #[test]
+        fn layers_read_as_a_map_written_block_by_block(blocks in changes()) {
+            let mut expected = BTreeMap::new();
+            let mut wiped_ever = false;
+            let mut states = Vec::new();
+            for (wiped, entries) in &blocks {
+                if *wiped {
+                    expected.clear();
+                    wiped_ever = true;
+                }
+                expected.extend(entries.iter().map(|(slot, value)| (*slot, *value)));
+                let entries: Vec<_> = entries.iter().map(|(slot, value)| (*slot, *value)).collect();
+                states.push(slots(*wiped, &entries));
+            }
+            let overlay = overlay(&states);
+            let largest = overlay.layers.iter().map(Layer::class).max().unwrap_or(0) as usize;
+            prop_assert!(overlay.layers.len() <= (largest + 1) * (MERGED_LAYERS - 1));
+            for slot in 0..40 {
+                let value = expected.get(&slot).map(|value| U256::from(*value));
+                let value = value.or_else(|| wiped_ever.then_some(U256::ZERO));
+                prop_assert_eq!(overlay.slot(key(0xaa), key(slot)), value);
+            }
+            let (flat, _) = overlay.flatten();
+            let entries: Vec<_> = expected.into_iter().collect();
+            if !states.is_empty() {
+                prop_assert_eq!(&*flat, &slots(wiped_ever, &entries));
+            }
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     cursors::{DbAccountCursor, DbSlotCursor, DbTrieCursor},
     db::StateDb,
     error::DbError,
-    overlay::Overlay,
+    overlay::{Newest, Overlay},
     tx::DbView,
 };
 use alloy_primitives::{B256, U256};
@@ -100,45 +100,33 @@ impl StateView for OverlayView {
         Self: 'a;
 
     fn account_trie(&self) -> Result<Self::Trie<'_>, CursorError> {
-        Ok(Merged::new(
-            Some(self.view.account_trie()?),
-            &self.overlay.account_nodes,
-        ))
+        let changes = Newest::new(self.overlay.account_nodes());
+        Ok(Merged::new(Some(self.view.account_trie()?), changes))
     }
 
     fn storage_trie(&self, hashed_address: B256) -> Result<Self::Trie<'_>, CursorError> {
-        let changes = self.overlay.storage_tries.get(&hashed_address);
-        let wiped = changes.is_some_and(|changes| changes.wiped);
+        let (changes, wiped) = self.overlay.storage_nodes(&hashed_address);
         let base = if wiped {
             None
         } else {
             Some(self.view.storage_trie(hashed_address)?)
         };
-        Ok(Merged::new(
-            base,
-            changes.map_or(&[], |changes| &changes.nodes),
-        ))
+        Ok(Merged::new(base, Newest::new(changes)))
     }
 
     fn accounts(&self) -> Result<Self::Accounts<'_>, CursorError> {
-        Ok(Merged::new(
-            Some(self.view.accounts()?),
-            &self.overlay.accounts,
-        ))
+        let changes = Newest::new(self.overlay.accounts());
+        Ok(Merged::new(Some(self.view.accounts()?), changes))
     }
 
     fn slots(&self, hashed_address: B256) -> Result<Self::Slots<'_>, CursorError> {
-        let changes = self.overlay.storages.get(&hashed_address);
-        let wiped = changes.is_some_and(|changes| changes.wiped);
+        let (changes, wiped) = self.overlay.slots(&hashed_address);
         let base = if wiped {
             None
         } else {
             Some(self.view.slots(hashed_address)?)
         };
-        Ok(Merged::new(
-            base,
-            changes.map_or(&[], |changes| &changes.slots),
-        ))
+        Ok(Merged::new(base, Newest::new(changes)))
     }
 }
 
@@ -212,9 +200,7 @@ enum Ahead<K, V> {
 pub struct Merged<'a, C, K, E: Change> {
     base: Option<C>,
     ahead: Ahead<K, E::Value>,
-    changes: &'a [(K, E)],
-    /// Changes before this position have been passed.
-    position: usize,
+    changes: Newest<'a, K, E>,
 }
 
 impl<'a, C, K, E> Merged<'a, C, K, E>
@@ -223,7 +209,7 @@ where
     E: Change,
     C: Rows<K, Value = E::Value>,
 {
-    fn new(base: Option<C>, changes: &'a [(K, E)]) -> Self {
+    fn new(base: Option<C>, changes: Newest<'a, K, E>) -> Self {
         let ahead = if base.is_some() {
             Ahead::Behind
         } else {
@@ -233,12 +219,11 @@ where
             base,
             ahead,
             changes,
-            position: 0,
         }
     }
 
     fn seek_from(&mut self, key: &K) -> Result<Option<(K, E::Value)>, CursorError> {
-        self.position = self.changes.partition_point(|(changed, _)| changed < key);
+        self.changes.seek(key);
         if let Some(base) = &mut self.base {
             self.ahead = match base.seek_row(key)? {
                 Some((key, value)) => Ahead::Row(key, value),
@@ -256,7 +241,7 @@ where
                 Ahead::Row(key, _) => Some(*key),
                 _ => None,
             };
-            let change = self.changes.get(self.position);
+            let change = self.changes.peek();
             match (stored, change) {
                 (None, None) => return Ok(None),
                 (Some(key), change) if change.is_none_or(|(changed, _)| key < *changed) => {
@@ -267,7 +252,7 @@ where
                     return Ok(Some((key, value)));
                 }
                 (stored, Some((key, change))) => {
-                    self.position += 1;
+                    self.changes.pass();
                     if stored == Some(*key) {
                         self.ahead = Ahead::Behind;
                     }
@@ -300,17 +285,14 @@ where
 
 impl TrieCursor for Merged<'_, DbTrieCursor<'_>, Nibbles, Option<BranchNodeCompact>> {
     fn seek_exact(&mut self, path: &Nibbles) -> Result<Option<BranchNodeCompact>, CursorError> {
-        let found = self
-            .changes
-            .binary_search_by(|(changed, _)| changed.cmp(path));
-        self.position = found.map_or_else(|at| at, |at| at + 1);
+        let found = self.changes.seek_exact(path);
         if let Some(base) = &mut self.base {
             self.ahead = Ahead::After(*path);
-            if found.is_err() {
+            if found.is_none() {
                 return base.seek_exact(path);
             }
         }
-        Ok(found.ok().and_then(|at| self.changes[at].1.clone()))
+        Ok(found.cloned().flatten())
     }
 
     fn seek(

@@ -3,7 +3,6 @@
 use crate::{
     codec,
     error::{Context, DbError},
-    overlay::Overlay,
     tables::Table,
     tx::{DbWrite, upsert_dup},
 };
@@ -12,7 +11,7 @@ use alloy_trie::{BranchNodeCompact, Nibbles};
 use reth_codecs::Compact;
 use reth_primitives_traits::Bytecode;
 use signet_libmdbx::{Cursor, Rw};
-use state_root::updates::Account;
+use state_root::updates::{Account, HashedState, TrieUpdates};
 
 /// A slot to store under an account of a table with duplicates; zero removes it.
 pub(crate) type SlotValue = (B256, U256);
@@ -46,14 +45,18 @@ impl DbWrite {
     }
 
     /// Merges the leaves and trie nodes of a run of blocks into the hashed tables.
-    pub(crate) fn write_overlay(&self, overlay: &Overlay) -> Result<(), DbError> {
+    pub(crate) fn write_hashed(
+        &self,
+        hashed: &HashedState,
+        trie: &TrieUpdates,
+    ) -> Result<(), DbError> {
         let mut buf = Vec::new();
-        for (key, account) in overlay.accounts.iter() {
+        for (key, account) in &hashed.accounts {
             let account = account.as_ref();
             self.set_account(Table::HashedAccounts, key.as_slice(), account, &mut buf)?;
         }
         let mut cursor = self.cursor(Table::HashedStorages)?;
-        for (address, storage) in by_key(&overlay.storages) {
+        for (address, storage) in by_key(&hashed.storages) {
             let target = Storage {
                 table: Table::HashedStorages,
                 key: address.as_slice(),
@@ -63,9 +66,9 @@ impl DbWrite {
             }
             target.set_slots(&mut cursor, &storage.slots, &mut buf)?;
         }
-        self.write_account_nodes(&overlay.account_nodes)?;
+        self.write_account_nodes(&trie.account_nodes)?;
         let mut cursor = self.cursor(Table::StoragesTrie)?;
-        for (address, trie) in by_key(&overlay.storage_tries) {
+        for (address, trie) in by_key(&trie.storages) {
             let target = Storage {
                 table: Table::StoragesTrie,
                 key: address.as_slice(),

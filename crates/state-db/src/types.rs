@@ -4,6 +4,7 @@ use alloy_consensus::{EthereumReceipt, EthereumTxEnvelope, Header, TxEip4844};
 use alloy_eips::eip4895::Withdrawals;
 use alloy_primitives::{Address, B256, Bytes, U256};
 use state_root::updates::{Account, HashedState, TrieUpdates};
+use std::sync::Arc;
 
 /// A signed transaction; blob transactions are without their sidecar.
 pub type TransactionSigned = EthereumTxEnvelope<TxEip4844>;
@@ -109,9 +110,9 @@ pub struct BlockWrite<'a> {
     /// Its changes to plain state.
     pub changes: &'a PlainChanges,
     /// The same changes by hashed key.
-    pub hashed: &'a HashedState,
+    pub hashed: &'a Arc<HashedState>,
     /// Its changes to stored trie nodes.
-    pub trie: &'a TrieUpdates,
+    pub trie: &'a Arc<TrieUpdates>,
 }
 
 /// A step of an unwind, in the order in which they happen.

@@ -96,7 +96,7 @@ impl StateDb {
         let tx = self.write()?;
         report(UnwindStage::State, before.leaves());
         tx.restore_plain(&before)?;
-        tx.write_overlay(&Overlay::default().extend(&hashed, &trie))?;
+        tx.write_hashed(&hashed, &trie)?;
         report(UnwindStage::History, before.leaves());
         tx.remove_changes(&before, target)?;
         report(UnwindStage::Blocks, summary.blocks);
@@ -136,7 +136,7 @@ impl DbView {
     /// recomputed and compared with the target's header.
     pub fn overlay_back_to(&self, target: u64) -> Result<Overlay, UnwindError> {
         let (hashed, trie, _) = Before::collect(self, target)?.check_root(self, target)?;
-        Ok(Overlay::default().extend(&hashed, &trie))
+        Ok(Overlay::default().extend(hashed, trie))
     }
 }
 

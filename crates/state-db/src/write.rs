@@ -79,8 +79,11 @@ impl StateDb {
             head = write.block.num_hash();
         }
         tx.write_lookups(lookups)?;
-        let merged = Overlay::from_blocks(blocks.iter().map(|write| (write.hashed, write.trie)));
-        tx.write_overlay(&merged)?;
+        let merged = blocks.iter().fold(Overlay::default(), |merged, write| {
+            merged.extend(write.hashed.clone(), write.trie.clone())
+        });
+        let (hashed, trie) = merged.flatten();
+        tx.write_hashed(&hashed, &trie)?;
         histories.sort_unstable();
         tx.extend_histories(&histories)?;
         tx.write_checkpoints(head.number)?;

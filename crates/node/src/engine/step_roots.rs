@@ -80,8 +80,7 @@ impl ChainReader {
         let failed = |problem: state_root::cursor::CursorError| ReadError(problem.to_string());
         let head = view.head()?.map(|head| head.hash).unwrap_or_default();
         let hashed = HashedState::from_changes(changes);
-        let unchanged = TrieUpdates::default();
-        let overlay = Overlay::from_blocks([(back, &unchanged), (&hashed, &unchanged)]);
+        let unchanged = Arc::<TrieUpdates>::default();
         let mut prefixes = PrefixSets::from(back);
         let newer = PrefixSets::from(&hashed);
         prefixes.accounts.extend(newer.accounts);
@@ -90,6 +89,9 @@ impl ChainReader {
             prefixes.wiped |= storage.wiped;
             prefixes.slots.extend(storage.slots);
         }
+        let overlay = Overlay::default()
+            .extend(back.clone(), unchanged.clone())
+            .extend(hashed, unchanged);
         let source = OverlaySource::new(self.shared.db.clone(), Arc::new(overlay), [head].into());
         let tries = source.open().map_err(failed)?;
         let (root, _) = root_of_prefixes(&tries, &prefixes).map_err(failed)?;

@@ -31,17 +31,37 @@ pub(super) struct ExecutedBlock {
     /// Changes by plain key, with the values before.
     pub(super) bundle: BundleState,
     /// The same changes by hashed key.
-    pub(super) hashed: HashedState,
+    pub(super) hashed: Arc<HashedState>,
     /// Changes to stored trie nodes.
-    pub(super) trie: TrieUpdates,
+    pub(super) trie: Arc<TrieUpdates>,
     overlay: Mutex<Option<AnchoredOverlay>>,
 }
 
-/// The merged changes from the block after `anchor` up to a block.
+/// The changes of a block and its ancestors over a database.
 #[derive(Clone)]
 struct AnchoredOverlay {
-    anchor: B256,
+    base: OverlayBase,
     overlay: Arc<Overlay>,
+}
+
+/// Where an overlay begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OverlayBase {
+    /// After this block's ancestor of this number. It reads right over a database whose head is that
+    /// ancestor or a later one.
+    After(u64),
+    /// With what takes a database of this head back.
+    Back(B256),
+}
+
+impl OverlayBase {
+    /// Whether what begins here reads right where `wanted` does.
+    fn serves(self, wanted: Self) -> bool {
+        match (self, wanted) {
+            (Self::After(begin), Self::After(head)) => begin <= head,
+            _ => self == wanted,
+        }
+    }
 }
 
 impl ExecutedBlock {
@@ -54,8 +74,8 @@ impl ExecutedBlock {
         Self {
             chain_block,
             bundle,
-            hashed,
-            trie,
+            hashed: hashed.into(),
+            trie: trie.into(),
             overlay: Mutex::new(None),
         }
     }
@@ -81,17 +101,17 @@ impl ExecutedBlock {
         inputs.sum::<usize>() + keys * CHANGED_KEY_BYTES
     }
 
-    fn cached_overlay(&self, anchor: B256) -> Option<Arc<Overlay>> {
+    fn cached_overlay(&self, base: OverlayBase) -> Option<Arc<Overlay>> {
         let cached = self.overlay.lock().unwrap_or_else(PoisonError::into_inner);
         cached
             .as_ref()
-            .filter(|cached| cached.anchor == anchor)
+            .filter(|cached| cached.base.serves(base))
             .map(|cached| cached.overlay.clone())
     }
 
-    fn cache_overlay(&self, anchor: B256, overlay: Arc<Overlay>) {
+    fn cache_overlay(&self, base: OverlayBase, overlay: Arc<Overlay>) {
         let mut cached = self.overlay.lock().unwrap_or_else(PoisonError::into_inner);
-        *cached = Some(AnchoredOverlay { anchor, overlay });
+        *cached = Some(AnchoredOverlay { base, overlay });
     }
 
     fn forget_overlay(&self) {
@@ -141,13 +161,14 @@ impl ParentState {
         std::iter::once(self.anchor).chain(layers).collect()
     }
 
-    /// The layers' hashed state and trie nodes, merged. Extends the parent's when that is known;
+    /// The layers' hashed state and trie nodes as one. Extends the nearest ancestor's that is known;
     /// below the anchor it begins with what takes the database back to the fork.
     pub(super) fn overlay(&self, db: &StateDb) -> Result<Arc<Overlay>, EngineError> {
+        let base = self.overlay_base();
         let mut missing = 0;
         let mut overlay = None;
         for block in self.layers.iter() {
-            overlay = block.cached_overlay(self.anchor);
+            overlay = block.cached_overlay(base);
             if overlay.is_some() {
                 break;
             }
@@ -159,10 +180,27 @@ impl ParentState {
             (None, Some(fork)) => self.overlay_back_to(db, fork)?,
         };
         for block in self.layers[..missing].iter().rev() {
-            overlay = Arc::new(overlay.extend(&block.hashed, &block.trie));
-            block.cache_overlay(self.anchor, overlay.clone());
+            let mut below = (*overlay).clone();
+            if let OverlayBase::After(stored) = base {
+                below = below.without_blocks_up_to(stored);
+            }
+            let (number, hashed, trie) = (
+                block.header().number,
+                block.hashed.clone(),
+                block.trie.clone(),
+            );
+            overlay = Arc::new(below.extend_block(number, hashed, trie));
+            block.cache_overlay(base, overlay.clone());
         }
         Ok(overlay)
+    }
+
+    fn overlay_base(&self) -> OverlayBase {
+        if self.fork.is_some() {
+            return OverlayBase::Back(self.anchor);
+        }
+        let oldest = self.layers.last();
+        OverlayBase::After(oldest.map_or(self.tip.header.number, |block| block.header().number - 1))
     }
 
     fn overlay_back_to(&self, db: &StateDb, fork: u64) -> Result<Arc<Overlay>, EngineError> {

@@ -262,8 +262,8 @@ impl Roots {
         let (view, stale) = match tries {
             Tries::Overlaid(view) => (view, PrefixSets::default()),
             Tries::TakenBack(view, back) => {
-                let overlay = Overlay::default().extend(&back, &TrieUpdates::default());
                 let stale = PrefixSets::from(&back);
+                let overlay = Overlay::default().extend(back, TrieUpdates::default());
                 (OverlayView::new(view, Arc::new(overlay)), stale)
             }
         };
@@ -286,13 +286,13 @@ impl Roots {
         }
         let hashed = HashedState::from_changes(&changes);
         join(&mut self.stale, PrefixSets::from(&hashed));
-        let leaves = self.view.overlay().extend(&hashed, &TrieUpdates::default());
+        let leaves = self.view.overlay().extend(hashed, TrieUpdates::default());
         self.view.set_overlay(Arc::new(leaves));
         let (root, branches) = root_of_prefixes(&self.view, &self.stale)?;
         let whole = self
             .view
             .overlay()
-            .extend(&HashedState::default(), &branches);
+            .extend(HashedState::default(), branches);
         self.view.set_overlay(Arc::new(whole));
         self.stale = PrefixSets::default();
         Ok(root)

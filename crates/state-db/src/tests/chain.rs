@@ -19,6 +19,7 @@ use state_root::{
     updates::{Account, HashedState, HashedStorage, TrieUpdates},
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Accounts of the base state; enough for the account trie to have stored branches.
 const ACCOUNTS: u64 = 400;
@@ -46,8 +47,8 @@ pub(super) struct Block {
     block: StoredBlock,
     receipts: Vec<Receipt>,
     changes: PlainChanges,
-    pub(super) hashed: HashedState,
-    pub(super) trie: TrieUpdates,
+    pub(super) hashed: Arc<HashedState>,
+    pub(super) trie: Arc<TrieUpdates>,
 }
 
 impl Block {
@@ -265,8 +266,8 @@ impl Chain {
             block,
             receipts,
             changes,
-            hashed,
-            trie,
+            hashed: hashed.into(),
+            trie: trie.into(),
         }
     }
 }

@@ -92,7 +92,9 @@ proptest! {
         let anchor = anchor.index(ops.len());
         let (_dir, db) = chain.copy(anchor, 3);
         let above = &chain.blocks[anchor..];
-        let overlay = Overlay::from_blocks(above.iter().map(|b| (&b.hashed, &b.trie)));
+        let overlay = above.iter().fold(Overlay::default(), |overlay, block| {
+            overlay.extend(block.hashed.clone(), block.trie.clone())
+        });
         let mut ancestors = vec![db.view().unwrap().head().unwrap().unwrap().hash];
         ancestors.extend(above.iter().map(|block| block.stored().hash));
         let source = OverlaySource::new(db.clone(), Arc::new(overlay), ancestors.into());

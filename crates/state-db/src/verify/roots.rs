@@ -50,7 +50,7 @@ pub(super) fn check(view: DbView, audit: &mut Audit<'_>) -> Result<(), DbError> 
             });
             return Ok(());
         }
-        let overlay = Arc::new(state.overlay().extend(&changes, &trie));
+        let overlay = Arc::new(state.overlay().extend(changes, trie));
         state.set_overlay(overlay);
         audit.step();
     }
