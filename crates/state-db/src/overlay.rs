@@ -1,23 +1,24 @@
 //! The changes of a run of blocks as one: changed leaves and changed trie nodes, newest winning.
 //!
-//! An overlay is a stack of layers, each of them what some successive blocks changed. Extending one
-//! puts a block on top and shares the rest; when a few layers of about the same size have come
-//! together they are merged into one. So a block costs what it changed, whatever is below it, and
-//! a lookup asks few layers (a log-structured merge tree: O'Neil and others, 1996).
+//! An overlay is a stack of two layers, each of them what some successive blocks changed. Extending
+//! one merges the block into the upper layer and shares the lower one, until the upper one has
+//! grown to about the square root of the lower one: then it is merged down. So of n blocks a further
+//! one copies about √n, and a lookup asks two layers.
 //!
 //! Invariant: within a layer everything is sorted and unique by key, and `wiped` means that
 //! nothing older shows through, of lower layers or of the database.
 
 use alloy_primitives::{B256, U256, map::B256Map};
 use alloy_trie::{BranchNodeCompact, Nibbles};
+use smallvec::SmallVec;
 use state_root::updates::{Account, HashedState, HashedStorage, StorageTrieUpdates, TrieUpdates};
 use std::sync::Arc;
 
-/// Layers of about one size that are merged into one.
-const MERGED_LAYERS: usize = 4;
-
 /// Sorted changes by key.
-pub(crate) type Rows<K, E> = [(K, E)];
+type Rows<K, E> = [(K, E)];
+
+/// One list of changes for each layer that has any, newest first.
+pub(crate) type Lists<'a, K, E> = SmallVec<[&'a Rows<K, E>; 2]>;
 
 /// Changes of blocks that are not (or not yet) read from the database.
 #[derive(Debug, Clone, Default)]
@@ -30,29 +31,10 @@ pub struct Overlay {
 struct Layer {
     /// Number of the newest block in it; the highest there is when it has no number.
     newest: u64,
-    /// Changed leaves and nodes, and storages touched.
-    weight: usize,
+    /// Blocks merged into it.
+    blocks: usize,
     hashed: Arc<HashedState>,
     trie: Arc<TrieUpdates>,
-}
-
-impl Layer {
-    fn new(newest: u64, hashed: Arc<HashedState>, trie: Arc<TrieUpdates>) -> Self {
-        let slots = hashed.storages.values().map(|storage| 1 + storage.slots.len());
-        let nodes = trie.storages.values().map(|storage| 1 + storage.nodes.len());
-        let weight = hashed.accounts.len() + trie.account_nodes.len();
-        Self {
-            newest,
-            weight: weight + slots.sum::<usize>() + nodes.sum::<usize>(),
-            hashed,
-            trie,
-        }
-    }
-
-    /// The order of magnitude of its weight, to the base of [`MERGED_LAYERS`].
-    fn class(&self) -> u32 {
-        self.weight.max(1).ilog(MERGED_LAYERS)
-    }
 }
 
 impl Overlay {
@@ -72,14 +54,26 @@ impl Overlay {
         hashed: impl Into<Arc<HashedState>>,
         trie: impl Into<Arc<TrieUpdates>>,
     ) -> Self {
-        let top = Layer::new(number, hashed.into(), trie.into());
-        let mut extended = Self {
-            layers: Vec::with_capacity(self.layers.len() + 1),
+        let block = Layer {
+            newest: number,
+            blocks: 1,
+            hashed: hashed.into(),
+            trie: trie.into(),
         };
-        extended.layers.push(top);
-        extended.layers.extend_from_slice(&self.layers);
-        extended.merge_similar();
-        extended
+        let layers = match &self.layers[..] {
+            [upper, lower] => {
+                let upper = merge_layers(&[block, upper.clone()]);
+                if upper.blocks * upper.blocks >= 2 * lower.blocks {
+                    vec![merge_layers(&[upper, lower.clone()])]
+                } else {
+                    vec![upper, lower.clone()]
+                }
+            }
+            below => std::iter::once(block)
+                .chain(below.iter().cloned())
+                .collect(),
+        };
+        Self { layers }
     }
 
     /// This overlay without the layers in which nothing is newer than block `number`: for a
@@ -88,21 +82,6 @@ impl Overlay {
     pub fn without_blocks_up_to(mut self, number: u64) -> Self {
         self.layers.retain(|layer| layer.newest > number);
         self
-    }
-
-    /// Merges the topmost layers as long as enough of them are no larger than one of them.
-    fn merge_similar(&mut self) {
-        let mut seen = 0;
-        while let Some(next) = self.layers.get(seen) {
-            let class = next.class();
-            let run = self.layers.iter().take_while(|layer| layer.class() <= class);
-            seen = run.count();
-            if seen >= MERGED_LAYERS {
-                let merged = merge_layers(&self.layers[..seen]);
-                self.layers.splice(..seen, [merged]);
-                seen = 0;
-            }
-        }
     }
 
     /// Everything as one layer.
@@ -118,7 +97,11 @@ impl Overlay {
     /// Number of changed accounts and slots, those of several layers counted in each.
     pub(crate) fn leaves(&self) -> usize {
         let leaves = |layer: &Layer| {
-            let slots = layer.hashed.storages.values().map(|storage| storage.slots.len());
+            let slots = layer
+                .hashed
+                .storages
+                .values()
+                .map(|storage| storage.slots.len());
             layer.hashed.accounts.len() + slots.sum::<usize>()
         };
         self.layers.iter().map(leaves).sum()
@@ -140,17 +123,17 @@ impl Overlay {
     }
 
     /// Changed accounts, newest first.
-    pub(crate) fn accounts(&self) -> Vec<&Rows<B256, Option<Account>>> {
+    pub(crate) fn accounts(&self) -> Lists<'_, B256, Option<Account>> {
         accounts(&self.layers)
     }
 
     /// Changed nodes of the account trie, newest first.
-    pub(crate) fn account_nodes(&self) -> Vec<&Rows<Nibbles, Option<BranchNodeCompact>>> {
+    pub(crate) fn account_nodes(&self) -> Lists<'_, Nibbles, Option<BranchNodeCompact>> {
         account_nodes(&self.layers)
     }
 
     /// Changed slots of an account, newest first, and whether nothing older shows through.
-    pub(crate) fn slots(&self, hashed_address: &B256) -> (Vec<&Rows<B256, U256>>, bool) {
+    pub(crate) fn slots(&self, hashed_address: &B256) -> (Lists<'_, B256, U256>, bool) {
         let storages = storages(&self.layers, hashed_address);
         visible(storages.map(|storage| (&storage.slots[..], storage.wiped)))
     }
@@ -160,35 +143,29 @@ impl Overlay {
     pub(crate) fn storage_nodes(
         &self,
         hashed_address: &B256,
-    ) -> (Vec<&Rows<Nibbles, Option<BranchNodeCompact>>>, bool) {
+    ) -> (Lists<'_, Nibbles, Option<BranchNodeCompact>>, bool) {
         let tries = tries(&self.layers, hashed_address);
         visible(tries.map(|trie| (&trie.nodes[..], trie.wiped)))
     }
 }
 
-fn accounts(layers: &[Layer]) -> Vec<&Rows<B256, Option<Account>>> {
+fn accounts(layers: &[Layer]) -> Lists<'_, B256, Option<Account>> {
     let lists = layers.iter().map(|layer| &layer.hashed.accounts[..]);
     lists.filter(|list| !list.is_empty()).collect()
 }
 
-fn account_nodes(layers: &[Layer]) -> Vec<&Rows<Nibbles, Option<BranchNodeCompact>>> {
+fn account_nodes(layers: &[Layer]) -> Lists<'_, Nibbles, Option<BranchNodeCompact>> {
     let lists = layers.iter().map(|layer| &layer.trie.account_nodes[..]);
     lists.filter(|list| !list.is_empty()).collect()
 }
 
-fn storages<'a>(
-    layers: &'a [Layer],
-    address: &B256,
-) -> impl Iterator<Item = &'a HashedStorage> {
+fn storages<'a>(layers: &'a [Layer], address: &B256) -> impl Iterator<Item = &'a HashedStorage> {
     let address = *address;
     let storage = move |layer: &'a Layer| layer.hashed.storages.get(&address);
     layers.iter().filter_map(storage)
 }
 
-fn tries<'a>(
-    layers: &'a [Layer],
-    address: &B256,
-) -> impl Iterator<Item = &'a StorageTrieUpdates> {
+fn tries<'a>(layers: &'a [Layer], address: &B256) -> impl Iterator<Item = &'a StorageTrieUpdates> {
     let address = *address;
     let trie = move |layer: &'a Layer| layer.trie.storages.get(&address);
     layers.iter().filter_map(trie)
@@ -197,8 +174,8 @@ fn tries<'a>(
 /// Lists down to the first wipe, and whether there was one.
 fn visible<'a, K, E>(
     lists: impl Iterator<Item = (&'a Rows<K, E>, bool)>,
-) -> (Vec<&'a Rows<K, E>>, bool) {
-    let mut seen = Vec::new();
+) -> (Lists<'a, K, E>, bool) {
+    let mut seen = Lists::new();
     for (list, wiped) in lists {
         if !list.is_empty() {
             seen.push(list);
@@ -212,7 +189,6 @@ fn visible<'a, K, E>(
 
 /// Layers as one; newest first.
 fn merge_layers(layers: &[Layer]) -> Layer {
-    let newest = layers.iter().map(|layer| layer.newest).max();
     let hashed = HashedState {
         accounts: Newest::new(accounts(layers)).collect(),
         storages: merge_storages(layers),
@@ -221,7 +197,16 @@ fn merge_layers(layers: &[Layer]) -> Layer {
         account_nodes: Newest::new(account_nodes(layers)).collect(),
         storages: merge_tries(layers),
     };
-    Layer::new(newest.unwrap_or_default(), hashed.into(), trie.into())
+    Layer {
+        newest: layers
+            .iter()
+            .map(|layer| layer.newest)
+            .max()
+            .unwrap_or_default(),
+        blocks: layers.iter().map(|layer| layer.blocks).sum(),
+        hashed: hashed.into(),
+        trie: trie.into(),
+    }
 }
 
 fn merge_storages(layers: &[Layer]) -> B256Map<HashedStorage> {
@@ -266,12 +251,12 @@ fn find<K: Ord, E: Clone>(list: &Rows<K, E>, key: &K) -> Option<E> {
 #[derive(Debug)]
 pub(crate) struct Newest<'a, K, E> {
     /// Newest first, each with the position of the first change not yet passed.
-    lists: Vec<(&'a Rows<K, E>, usize)>,
+    lists: SmallVec<[(&'a Rows<K, E>, usize); 2]>,
 }
 
 impl<'a, K: Ord, E> Newest<'a, K, E> {
     /// Stands before the first change. `lists` are newest first.
-    pub(crate) fn new(lists: Vec<&'a Rows<K, E>>) -> Self {
+    pub(crate) fn new(lists: Lists<'a, K, E>) -> Self {
         Self {
             lists: lists.into_iter().map(|list| (list, 0)).collect(),
         }
@@ -289,7 +274,9 @@ impl<'a, K: Ord, E> Newest<'a, K, E> {
         let mut found = None;
         for (list, position) in &mut self.lists {
             *position = list.partition_point(|(changed, _)| changed <= key);
-            let before = list[..*position].last().filter(|(changed, _)| changed == key);
+            let before = list[..*position]
+                .last()
+                .filter(|(changed, _)| changed == key);
             found = found.or(before.map(|(_, change)| change));
         }
         found
@@ -403,18 +390,19 @@ mod tests {
     fn blocks_that_are_stored_are_left_out_with_their_layers() {
         let none = Arc::<TrieUpdates>::default();
         let mut overlay = Overlay::default();
-        for number in 1..=6 {
-            overlay = overlay.extend_block(number, slots(false, &[(number as u8, 1)]), none.clone());
+        for number in 1..=8 {
+            overlay =
+                overlay.extend_block(number, slots(false, &[(number as u8, 1)]), none.clone());
         }
-        // The first four are one layer.
-        assert_eq!(overlay.layers.len(), 3);
+        let blocks: Vec<_> = overlay.layers.iter().map(|layer| layer.blocks).collect();
+        assert_eq!(blocks, [2, 6]);
         let kept = |stored, slot| {
             let overlay = overlay.clone().without_blocks_up_to(stored);
             overlay.slot(key(0xaa), key(slot)).is_some()
         };
-        assert!(kept(3, 1) && kept(3, 6));
-        assert!(!kept(4, 1) && !kept(4, 4) && kept(4, 5));
-        assert!(!kept(6, 6));
+        assert!(kept(5, 1) && kept(5, 8));
+        assert!(!kept(6, 1) && !kept(6, 6) && kept(6, 7));
+        assert!(!kept(8, 8));
     }
 
     /// Blocks of slots of one account: whether they were wiped first, and values by slot.
@@ -439,8 +427,9 @@ mod tests {
                 states.push(slots(*wiped, &entries));
             }
             let overlay = overlay(&states);
-            let largest = overlay.layers.iter().map(Layer::class).max().unwrap_or(0) as usize;
-            prop_assert!(overlay.layers.len() <= (largest + 1) * (MERGED_LAYERS - 1));
+            prop_assert!(overlay.layers.len() <= 2);
+            let merged: usize = overlay.layers.iter().map(|layer| layer.blocks).sum();
+            prop_assert_eq!(merged, blocks.len());
             for slot in 0..40 {
                 let value = expected.get(&slot).map(|value| U256::from(*value));
                 let value = value.or_else(|| wiped_ever.then_some(U256::ZERO));

@@ -272,12 +272,13 @@ impl Engine {
     ///
     /// Sender recovery, transactions root, receipts root and state root run beside execution.
     fn validate(
-        &self,
+        &mut self,
         payload: &mut Payload,
         parent: &ParentState,
         era: Era,
     ) -> Result<Validated, Failure> {
-        let chain = &*self.shared.chain;
+        let chain = self.shared.chain.clone();
+        let chain = &*chain;
         let rules = BlockRules { chain, era };
         validate::check_header(rules, &payload.header, &parent.tip.header)?;
         if era == Era::ProofOfWork {
@@ -288,6 +289,7 @@ impl Engine {
         let encoded = payload.transactions.clone();
         let transactions_root = beside(move || ordered_trie_root_encoded(&encoded));
 
+        self.await_preparation();
         let root = BlockRoot::start(&self.pool, &self.shared.db, parent)?;
         let (mut state, mut steps) = self.open_block(payload.header.number, parent, &root)?;
         let (executed, signed) = run(rules, payload, &mut state, senders, &mut steps)?;
@@ -383,7 +385,7 @@ fn run(
 }
 
 /// Runs `work` on the rayon pool.
-fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+pub(super) fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
     let (sender, receiver) = crossbeam_channel::bounded(1);
     rayon::spawn(move || {
         // A block refused meanwhile has no use for the result.

@@ -50,6 +50,7 @@ use era::TotalDifficulties;
 use forkchoice::FollowUp;
 use handle::Message;
 pub use handle::{EngineHandle, ForkchoiceError, GetPayloadError, NewPayloadOutcome};
+use insert::beside;
 pub use persistence::SaveError;
 use persistence::{Markers, Persistence, Saved};
 pub use proof::ProofError;
@@ -183,6 +184,7 @@ pub fn spawn(
         invalid: InvalidBlocks::default(),
         payloads: VecDeque::new(),
         difficulties: TotalDifficulties::default(),
+        preparation: None,
     };
     std::thread::Builder::new()
         .name("engine".into())
@@ -255,6 +257,8 @@ struct Engine {
     invalid: InvalidBlocks,
     payloads: VecDeque<(PayloadId, Result<BuiltPayload, BuildError>)>,
     difficulties: TotalDifficulties,
+    /// Says when [`Self::prepare_for_child`] is done.
+    preparation: Option<Receiver<()>>,
 }
 
 impl Engine {
@@ -312,6 +316,7 @@ impl Engine {
     fn decline(mut self, requests: &Receiver<Message>) -> Option<Farewell> {
         for message in requests {
             if let Message::Shutdown { answer } = message {
+                self.await_preparation();
                 return Some((answer, self.ready()));
             }
             self.serve(message);
@@ -438,14 +443,29 @@ impl Engine {
 
     /// Moves the state cache on to a new block, and merges the block into the overlay through
     /// which the roots of its children are computed.
-    fn prepare_for_child(&self, block: &ExecutedBlock) {
-        if let Some(cache) = &self.state_cache {
-            let parent = block.header().parent_hash;
-            cache.advance(parent, block.chain_block.num_hash(), &block.bundle);
-        }
-        let state = self.shared.tree().state_after(block.hash());
-        if let Some(Err(error)) = state.map(|state| state.overlay(&self.shared.db)) {
-            tracing::warn!(target: "engine::tree", %error, "Failed to merge a block's changes");
+    ///
+    /// Runs beside the engine thread, which answers the fork choice meanwhile.
+    fn prepare_for_child(&mut self, block: &Arc<ExecutedBlock>) {
+        self.await_preparation();
+        let (cache, shared) = (self.state_cache.clone(), self.shared.clone());
+        let (block, state) = (block.clone(), self.shared.tree().state_after(block.hash()));
+        self.preparation = Some(beside(move || {
+            if let Some(cache) = &cache {
+                let parent = block.header().parent_hash;
+                cache.advance(parent, block.chain_block.num_hash(), &block.bundle);
+            }
+            if let Some(Err(error)) = state.map(|state| state.overlay(&shared.db)) {
+                tracing::warn!(target: "engine::tree", %error, "Failed to merge a block's changes");
+            }
+        }));
+    }
+
+    /// Waits until what was prepared for the next block is ready. The state cache may be asked
+    /// only then.
+    fn await_preparation(&mut self) {
+        if let Some(prepared) = self.preparation.take() {
+            // Without an answer the next block finds no cache, and merges the changes itself.
+            let _ = prepared.recv();
         }
     }
 
@@ -533,6 +553,7 @@ impl Engine {
 
     /// Writes every canonical in-memory block and the markers.
     fn flush(&mut self) -> Result<(), EngineError> {
+        self.await_preparation();
         self.settle_save()?;
         let head = self.shared.tree().head().header.number;
         self.save_up_to(head);

@@ -289,10 +289,7 @@ impl Roots {
         let leaves = self.view.overlay().extend(hashed, TrieUpdates::default());
         self.view.set_overlay(Arc::new(leaves));
         let (root, branches) = root_of_prefixes(&self.view, &self.stale)?;
-        let whole = self
-            .view
-            .overlay()
-            .extend(HashedState::default(), branches);
+        let whole = self.view.overlay().extend(HashedState::default(), branches);
         self.view.set_overlay(Arc::new(whole));
         self.stale = PrefixSets::default();
         Ok(root)
