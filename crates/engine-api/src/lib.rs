@@ -1,4 +1,4 @@
-//! The wire between harness and engine: payload files, JWT, and the JSON-RPC clients.
+//! The wire between harness and engine: payload files, JWT, the JSON-RPC clients, and metrics.
 //!
 //! Invariant: everything that costs time (serialising a request, minting a token, parsing an
 //! answer) happens outside the span that [`client::EngineClient::send_prepared`] times.
@@ -6,6 +6,7 @@
 pub mod client;
 pub mod error;
 pub mod jwt;
+pub mod metric;
 pub mod payload;
 pub mod set;
 pub mod subscribe;

@@ -10,3 +10,4 @@ pub mod engine;
 pub mod pool;
 pub mod primitives;
 pub mod rpc;
+pub mod telemetry;

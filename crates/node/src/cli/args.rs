@@ -5,6 +5,7 @@
 use super::{
     inert::InertNodeFlags,
     log_args::LogArgs,
+    telemetry_args::TelemetryArgs,
     values::{ModuleList, parse_chunk_size, parse_size_bytes},
 };
 use alloy_eips::BlockHashOrNumber;
@@ -126,6 +127,9 @@ pub struct NodeArgs {
     /// The database.
     #[command(flatten)]
     pub database: DatabaseArgs,
+    /// Metrics and traces.
+    #[command(flatten)]
+    pub telemetry: TelemetryArgs,
     /// Flags of reth without effect here.
     #[command(flatten)]
     pub inert: InertNodeFlags,

@@ -280,17 +280,13 @@ const INERT_NODE_FLAGS: &[InertFlags] = &[
         ..NONE
     },
     InertFlags {
-        reason: "serves no metrics and exports no traces",
+        reason: "pushes no metrics and exports no logs",
         options: &[
-            "metrics",
             "metrics.prometheus.push.interval",
             "metrics.prometheus.push.url",
-            "tracing-otlp-protocol",
-            "tracing-otlp.filter",
-            "tracing-otlp.sample-ratio",
             "logs-otlp.filter",
         ],
-        optional: &["tracing-otlp", "logs-otlp"],
+        optional: &["logs-otlp"],
         ..NONE
     },
     InertFlags {

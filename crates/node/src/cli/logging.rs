@@ -3,48 +3,66 @@
 //! Scripts parse these lines, so colour is off unless standard output is a terminal.
 
 use super::log_args::{ColorMode, LogArgs, LogFormat};
+use crate::telemetry::{self, OtlpConfig};
 use std::{
     fmt::{self, Write as _},
     io::{self, IsTerminal},
 };
 use tracing::{Event, Subscriber, field::Field};
 use tracing_subscriber::{
-    EnvFilter,
+    EnvFilter, Layer, Registry,
     field::Visit,
     fmt::{
         FmtContext, FormatEvent, FormatFields,
         format::Writer,
         time::{FormatTime, SystemTime},
     },
+    layer::SubscriberExt as _,
     registry::LookupSpan,
+    util::SubscriberInitExt as _,
 };
 
-/// Installs the process-wide subscriber. A second call changes nothing.
+/// Installs the process-wide subscriber: log lines, and with `otlp` exported spans. A second call
+/// changes nothing.
 ///
 /// # Errors
-/// When a filter cannot be parsed.
-pub fn init(log: &LogArgs) -> eyre::Result<()> {
-    if log.quiet {
-        return Ok(());
-    }
+/// When a filter or the collector's address cannot be used.
+pub fn init(log: &LogArgs, otlp: Option<&OtlpConfig>) -> eyre::Result<()> {
     let filter = filter(log, std::env::var("RUST_LOG").unwrap_or_default().as_str())?;
+    let lines = (!log.quiet).then(|| lines(log));
+    // Already installed means the embedding program logs its own way.
+    let _ = match otlp {
+        // One filter for everything costs least: what no line is printed for is never looked at.
+        None => match lines {
+            Some(lines) => tracing_subscriber::registry()
+                .with(lines)
+                .with(filter)
+                .try_init(),
+            None => return Ok(()),
+        },
+        Some(otlp) => tracing_subscriber::registry()
+            .with(lines.with_filter(filter))
+            .with(telemetry::otlp_layer(otlp)?)
+            .try_init(),
+    };
+    Ok(())
+}
+
+fn lines(log: &LogArgs) -> Box<dyn Layer<Registry> + Send + Sync> {
     let ansi = match log.color {
         ColorMode::Always => true,
         ColorMode::Never => false,
         ColorMode::Auto => io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
     };
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         .with_ansi(ansi)
         .with_target(false)
         .with_writer(io::stdout);
-    // Already installed means the embedding program logs its own way.
-    let _ = match log.format {
-        LogFormat::Terminal => builder.try_init(),
-        LogFormat::Json => builder.json().with_target(true).try_init(),
-        LogFormat::LogFmt => builder.event_format(LogFmt).try_init(),
-    };
-    Ok(())
+    match log.format {
+        LogFormat::Terminal => lines.boxed(),
+        LogFormat::Json => lines.json().with_target(true).boxed(),
+        LogFormat::LogFmt => lines.event_format(LogFmt).boxed(),
+    }
 }
 
 /// The level of `-v`, then RUST_LOG, then `--log.stdout.filter`; the later is the stronger.

@@ -8,11 +8,15 @@ pub mod inert;
 pub mod log_args;
 pub mod logging;
 pub mod resolve;
+pub mod telemetry_args;
 pub mod values;
 
 pub use args::{Cli, Commands};
 
-use crate::commands::{self, datadir::Datadir, failure::StorageFailure, import::RefusedBlock};
+use crate::{
+    commands::{self, datadir::Datadir, failure::StorageFailure, import::RefusedBlock},
+    telemetry,
+};
 use args::{DbCommand, StageCommand, VerifyArgs};
 use clap::{CommandFactory, FromArgMatches};
 use std::{ffi::OsString, process::ExitCode};
@@ -41,7 +45,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>, bin_name: &str) -> ExitCode
             return u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
         }
     };
-    match dispatch(cli) {
+    let outcome = dispatch(cli);
+    telemetry::shutdown_otlp();
+    match outcome {
         Ok(code) => code,
         Err(error) => {
             eprintln!("Error: {error:#}");
@@ -58,7 +64,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>, bin_name: &str) -> ExitCode
 
 /// Sets up logging, tells which flags are ignored, and runs the command.
 fn dispatch(cli: Cli) -> eyre::Result<ExitCode> {
-    logging::init(&cli.log)?;
+    let otlp = match &cli.command {
+        Commands::Node(node) => node.telemetry.otlp()?,
+        _ => None,
+    };
+    logging::init(&cli.log, otlp.as_ref())?;
     let node_notes = match &cli.command {
         Commands::Node(node) => node.inert.0.as_slice(),
         _ => &[],
@@ -150,12 +160,12 @@ mod tests {
             noted("--disable-discovery has no effect: bench-reth has no networking"),
             1
         );
-        assert_eq!(node.inert.0.len(), 11, "{:#?}", node.inert.0);
+        assert_eq!(node.inert.0.len(), 10, "{:#?}", node.inert.0);
     }
 
     #[test]
     fn ignored_flags_are_noted_once_however_often_they_are_typed() {
-        let node = node("reth node --trusted-peers a --trusted-peers b --tracing-otlp=http://x");
+        let node = node("reth node --trusted-peers a --trusted-peers b --logs-otlp=http://x");
         assert_eq!(node.inert.0.len(), 2, "{:#?}", node.inert.0);
     }
 

@@ -75,6 +75,7 @@ pub fn node(args: NodeArgs) -> eyre::Result<NodeConfig> {
         ws: public(rpc.ws, rpc.ws_addr, ports.ws, &rpc.ws_api),
         public_limits: public_limits(rpc),
         methods,
+        metrics: args.telemetry.metrics,
     })
 }
 

@@ -10,9 +10,11 @@ use crate::{
         self, AuthServerConfig, CLIENT_VERSION, Limits, MethodOptions, PublicServerConfig,
         RunningServers, ServersConfig,
     },
+    telemetry,
 };
 use engine_api::jwt::JwtSecret;
-use eyre::{Context as _, bail, eyre};
+use eyre::{Context as _, eyre};
+use metrics_exporter_prometheus::PrometheusHandle;
 use state_db::OpenOptions;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -46,6 +48,8 @@ pub struct NodeConfig {
     pub public_limits: Limits,
     /// What the RPC methods know besides the chain.
     pub methods: MethodOptions,
+    /// Where metrics are served; `None` records none.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Where the authenticated server listens, and which secret it uses.
@@ -69,6 +73,10 @@ pub fn run(config: NodeConfig) -> eyre::Result<()> {
         .as_ref()
         .map(|auth| auth_config(&config.datadir, auth))
         .transpose()?;
+    let metrics = config
+        .metrics
+        .map(|address| telemetry::install_recorder().map(|metrics| (address, metrics)))
+        .transpose()?;
     let db = config.datadir.open(&config.database)?;
     info!(target: "reth::cli", "Database opened");
     genesis::ensure(&config.datadir, &db, &chain)?;
@@ -88,7 +96,7 @@ pub fn run(config: NodeConfig) -> eyre::Result<()> {
         .enable_all()
         .build()
         .wrap_err("failed to start the runtime")?;
-    let outcome = runtime.block_on(serve(engine, servers));
+    let outcome = runtime.block_on(serve(engine, servers, metrics));
     runtime.shutdown_timeout(DRAIN_LIMIT);
     outcome
 }
@@ -121,13 +129,23 @@ fn auth_config(datadir: &Datadir, auth: &AuthAddress) -> eyre::Result<AuthServer
     })
 }
 
-async fn serve(engine: EngineHandle, config: ServersConfig) -> eyre::Result<()> {
+async fn serve(
+    engine: EngineHandle,
+    config: ServersConfig,
+    metrics: Option<(SocketAddr, PrometheusHandle)>,
+) -> eyre::Result<()> {
     let mut signals = Signals::listen()?;
-    let servers = match rpc::start(engine.clone(), config) {
+    let start = || {
+        if let Some((address, metrics)) = metrics {
+            telemetry::start_server(address, metrics)?;
+        }
+        rpc::start(engine.clone(), config).map_err(|problem| eyre!("{problem}"))
+    };
+    let servers = match start() {
         Ok(servers) => servers,
         Err(problem) => {
             engine.shutdown().await.map_err(failure::engine)?;
-            bail!("{problem}");
+            return Err(problem);
         }
     };
     info!(target: "reth::cli", "Engine API handler initialized");

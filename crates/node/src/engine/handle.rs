@@ -64,11 +64,15 @@ pub(super) enum Message {
         data: Box<ExecutionData>,
         wait_for_persistence: bool,
         received: std::time::Instant,
+        /// The caller's span.
+        span: tracing::Span,
         answer: oneshot::Sender<Result<NewPayloadOutcome, EngineError>>,
     },
     ForkchoiceUpdated {
         state: ForkchoiceState,
         attributes: Option<Box<PayloadAttributes>>,
+        /// The caller's span.
+        span: tracing::Span,
         answer: oneshot::Sender<Result<ForkchoiceUpdated, ForkchoiceError>>,
     },
     GetPayload {
@@ -110,6 +114,7 @@ impl EngineHandle {
             data,
             wait_for_persistence,
             received,
+            span: tracing::Span::current(),
             answer,
         })?;
         reply.await.map_err(|_| self.ended())?
@@ -126,6 +131,7 @@ impl EngineHandle {
         self.send(Message::ForkchoiceUpdated {
             state,
             attributes,
+            span: tracing::Span::current(),
             answer,
         })?;
         reply.await.map_err(|_| self.ended())?

@@ -16,13 +16,17 @@ use super::{
     validate::{self, Blame, Invalid, Payload, ReceiptSummary},
     waiting::as_payload,
 };
-use crate::primitives::{ChainBlock, Receipt, StoredBlock, TransactionSigned};
+use crate::{
+    primitives::{ChainBlock, Receipt, StoredBlock, TransactionSigned},
+    telemetry::{BlockTimes, ExecutionTimes},
+};
 use alloy_consensus::proofs::ordered_trie_root_encoded;
 use alloy_hardforks::EthereumHardforks;
 use alloy_primitives::{Address, B256};
 use alloy_rpc_types_engine::{ExecutionData, PayloadStatus, PayloadStatusEnum};
 use crossbeam_channel::Receiver;
 use std::{sync::Arc, time::Instant};
+use tracing::{Span, debug_span};
 
 /// The answer to a payload and what there is to log about it.
 pub(super) struct Inserted {
@@ -70,7 +74,11 @@ impl From<ExecuteError> for Failure {
 struct Validated {
     block: ExecutedBlock,
     root: RootReport,
+    times: BlockTimes,
 }
+
+/// What spans of a block's validation belong to, as in reth.
+const TARGET: &str = "engine::tree::payload_validator";
 
 /// Transactions and senders of a block, as they come out of execution.
 type Signed = (Vec<TransactionSigned>, Vec<Address>);
@@ -195,6 +203,7 @@ impl Engine {
                     block,
                     canonical,
                     root: validated.root,
+                    times: validated.times,
                     elapsed: start.elapsed(),
                 };
                 Ok(Inserted {
@@ -277,6 +286,12 @@ impl Engine {
         parent: &ParentState,
         era: Era,
     ) -> Result<Validated, Failure> {
+        let _span =
+            debug_span!(target: TARGET, "validate_block_with_state", parent = %parent.tip.hash)
+                .entered();
+        let mut times = BlockTimes::default();
+        let started = Instant::now();
+        let prepare = debug_span!(target: TARGET, "spawn_payload_processor").entered();
         let chain = self.shared.chain.clone();
         let chain = &*chain;
         let rules = BlockRules { chain, era };
@@ -287,17 +302,35 @@ impl Engine {
         let signatures = SignatureRules::at(chain, payload.header.number);
         let senders = SenderStream::start(payload.transactions.clone(), signatures);
         let encoded = payload.transactions.clone();
-        let transactions_root = beside(move || ordered_trie_root_encoded(&encoded));
+        let transactions_root = beside("transactions_root", move || {
+            ordered_trie_root_encoded(&encoded)
+        });
 
         self.await_preparation();
         let root = BlockRoot::start(&self.pool, &self.shared.db, parent)?;
         let (mut state, mut steps) = self.open_block(payload.header.number, parent, &root)?;
-        let (executed, signed) = run(rules, payload, &mut state, senders, &mut steps)?;
+        prepare.exit();
+        times.prepare = started.elapsed();
+        let mut running = Running {
+            rules,
+            senders,
+            steps: &mut steps,
+            times: &mut times.execution,
+        };
+        let (executed, signed) = running.run(payload, &mut state)?;
         let step_roots = steps.map(|steps| steps.roots);
-        let executed = beside(move || (summary(&executed.receipts, step_roots), executed));
-        let bundle = take_changes(state);
-        let (outcome, blocked) = root.finish(self.config.check_state_root)?;
+        let executed = beside("receipt_root", move || {
+            (summary(&executed.receipts, step_roots), executed)
+        });
+        let merging = Instant::now();
+        let bundle =
+            debug_span!(target: TARGET, "merge transitions").in_scope(|| take_changes(state));
+        times.bundle = merging.elapsed();
+        let (outcome, wait_for_root) = root.finish(self.config.check_state_root)?;
+        (times.root_wait, times.root_total) = (wait_for_root.blocked, wait_for_root.total);
 
+        let checking = Instant::now();
+        let _checks = debug_span!(target: TARGET, "validate_post_execution").entered();
         payload.seal(wait(&transactions_root)?)?;
         payload.check_blob_hashes(&signed.0)?;
         validate::check_size(chain, payload)?;
@@ -311,7 +344,7 @@ impl Engine {
         let root = RootReport {
             root: outcome.root,
             counters: outcome.counters,
-            elapsed: blocked,
+            elapsed: times.root_wait,
         };
         let block = ExecutedBlock::new(
             Arc::new(chain_block),
@@ -319,7 +352,8 @@ impl Engine {
             outcome.hashed_state,
             outcome.trie_updates,
         );
-        Ok(Validated { block, root })
+        times.checks = checking.elapsed();
+        Ok(Validated { block, root, times })
     }
 
     /// What the cache knows of the state after `parent`.
@@ -356,38 +390,66 @@ fn summary(receipts: &[Receipt], step_roots: Option<Vec<B256>>) -> ReceiptSummar
     }
 }
 
-/// Executes the transactions as their senders become known.
-fn run(
-    rules: BlockRules<'_>,
-    payload: &Payload,
-    state: &mut BlockState,
+/// The execution of one block's transactions, as their senders become known.
+struct Running<'a> {
+    rules: BlockRules<'a>,
     senders: SenderStream,
-    steps: &mut Option<StepRoots>,
-) -> Result<(Executed, Signed), Failure> {
-    let count = payload.transactions.len();
-    let mut signed = (Vec::with_capacity(count), Vec::with_capacity(count));
-    let rewarded = Rewarded {
-        withdrawals: payload.withdrawals.as_ref(),
-        ommers: &payload.ommers,
-    };
-    let mut run = BlockRun::start(rules, &payload.header, rewarded, state)?;
-    for transaction in senders {
-        let transaction = transaction.map_err(|error| Invalid::block(error.to_string()))?;
-        run.transact(&transaction).map_err(ExecuteError::from)?;
-        if let Some(steps) = steps {
-            steps.note()?;
-        }
-        let (transaction, sender) = transaction.into_parts();
-        signed.0.push(transaction);
-        signed.1.push(sender);
-    }
-    Ok((run.finish()?, signed))
+    steps: &'a mut Option<StepRoots>,
+    times: &'a mut ExecutionTimes,
 }
 
-/// Runs `work` on the rayon pool.
-pub(super) fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+impl Running<'_> {
+    fn run(
+        &mut self,
+        payload: &Payload,
+        state: &mut BlockState,
+    ) -> Result<(Executed, Signed), Failure> {
+        let count = payload.transactions.len();
+        let _span = debug_span!(target: TARGET, "execute_block", transactions = count).entered();
+        let mut signed = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let rewarded = Rewarded {
+            withdrawals: payload.withdrawals.as_ref(),
+            ommers: &payload.ommers,
+        };
+        let started = Instant::now();
+        let mut run = debug_span!(target: TARGET, "pre execution")
+            .in_scope(|| BlockRun::start(self.rules, &payload.header, rewarded, state))?;
+        let prepared = Instant::now();
+        let execution = debug_span!(target: TARGET, "execution").entered();
+        for transaction in self.senders.by_ref() {
+            let transaction = transaction.map_err(|error| Invalid::block(error.to_string()))?;
+            run.transact(&transaction).map_err(ExecuteError::from)?;
+            if let Some(steps) = self.steps {
+                steps.note()?;
+            }
+            let (transaction, sender) = transaction.into_parts();
+            signed.0.push(transaction);
+            signed.1.push(sender);
+        }
+        execution.exit();
+        let executed = Instant::now();
+        let result = debug_span!(target: TARGET, "finish").in_scope(|| run.finish())?;
+        let sender_wait = self.senders.waited();
+        *self.times = ExecutionTimes {
+            pre: prepared - started,
+            sender_wait,
+            transactions: (executed - prepared).saturating_sub(sender_wait),
+            post: executed.elapsed(),
+        };
+        Ok((result, signed))
+    }
+}
+
+/// Runs `work` on the rayon pool, as a span of this name.
+pub(super) fn beside<T: Send + 'static>(
+    name: &'static str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Receiver<T> {
     let (sender, receiver) = crossbeam_channel::bounded(1);
+    let parent = Span::current();
     rayon::spawn(move || {
+        let _span =
+            debug_span!(target: TARGET, parent: &parent, "beside", otel.name = name).entered();
         // A block refused meanwhile has no use for the result.
         let _ = sender.send(work());
     });

@@ -31,6 +31,7 @@ mod report;
 mod root;
 mod root_check;
 mod senders;
+mod serve;
 mod state_cache;
 mod step_roots;
 mod tree;
@@ -39,34 +40,26 @@ mod validate;
 mod waiting;
 pub mod witness;
 
-use crate::{chainspec::ChainSpec, primitives::BlockNumHash};
+use crate::{chainspec::ChainSpec, primitives::BlockNumHash, telemetry::EngineMetrics};
 use alloy_primitives::B256;
-use alloy_rpc_types_engine::{
-    ExecutionData, ForkchoiceState, ForkchoiceUpdated, PayloadAttributes, PayloadId,
-};
+use alloy_rpc_types_engine::PayloadId;
 pub use builder::{BuildError, BuildRequest, BuiltPayload, gas_limit_towards};
 use crossbeam_channel::{Receiver, select_biased};
 use era::TotalDifficulties;
-use forkchoice::FollowUp;
 use handle::Message;
 pub use handle::{EngineHandle, ForkchoiceError, GetPayloadError, NewPayloadOutcome};
-use insert::beside;
 pub use persistence::SaveError;
 use persistence::{Markers, Persistence, Saved};
 pub use proof::ProofError;
 pub use reader::{ChainReader, ReadError, StateReader};
 use reader::{Shared, stored_tip};
-use report::Added;
+use serve::PayloadRequest;
 use state_cache::StateCache;
 use state_db::{DbError, DbView, OverlaySource, StateDb, UnwindError};
 use state_root::{RootConfig, RootPool, RootStrategy};
-use std::{
-    collections::VecDeque,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, sync::Arc, time::Instant};
 use tokio::sync::{oneshot, watch};
-use tree::{ExecutedBlock, Tree};
+use tree::Tree;
 pub use trial::{Trial, TrialBlock, TrialError, TrialEvm, TrialState};
 use waiting::{InvalidBlocks, Waiting};
 
@@ -185,7 +178,9 @@ pub fn spawn(
         payloads: VecDeque::new(),
         difficulties: TotalDifficulties::default(),
         preparation: None,
+        metrics: EngineMetrics::new(),
     };
+    engine.note_heads();
     std::thread::Builder::new()
         .name("engine".into())
         .spawn(move || {
@@ -259,6 +254,7 @@ struct Engine {
     difficulties: TotalDifficulties,
     /// Says when [`Self::prepare_for_child`] is done.
     preparation: Option<Receiver<()>>,
+    metrics: EngineMetrics,
 }
 
 impl Engine {
@@ -267,8 +263,10 @@ impl Engine {
     fn run(mut self, requests: &Receiver<Message>) -> Option<Farewell> {
         loop {
             if self.has_fallen_behind() {
+                let stalled = Instant::now();
                 // A failure is seen below.
                 let _ = self.settle_save();
+                self.metrics.stalled(stalled.elapsed());
                 self.start_save();
             }
             select_biased! {
@@ -312,6 +310,12 @@ impl Engine {
         (tree.head().header.number, tree.persisted().header.number)
     }
 
+    /// Records where the chain and the database are.
+    fn note_heads(&self) {
+        let (head, persisted) = self.head_and_persisted();
+        self.metrics.heads(head, persisted);
+    }
+
     /// Answers every request with the reason of the failure, until shutdown.
     fn decline(mut self, requests: &Receiver<Message>) -> Option<Farewell> {
         for message in requests {
@@ -330,16 +334,25 @@ impl Engine {
                 data,
                 wait_for_persistence,
                 received,
+                span,
                 answer,
             } => {
-                self.serve_payload(*data, wait_for_persistence, received, answer);
+                let request = PayloadRequest {
+                    data: *data,
+                    wait_for_persistence,
+                    received,
+                    span,
+                };
+                self.serve_payload(request, answer);
             }
             Message::ForkchoiceUpdated {
                 state,
                 attributes,
+                span,
                 answer,
             } => {
-                self.serve_forkchoice(state, attributes.map(|attributes| *attributes), answer);
+                let attributes = attributes.map(|attributes| *attributes);
+                self.serve_forkchoice(&span, state, attributes, answer);
             }
             Message::GetPayload { id, answer } => {
                 let _ = answer.send(self.payload(id));
@@ -348,124 +361,6 @@ impl Engine {
                 let _ = answer.send(self.import_block(*block));
             }
             Message::Shutdown { .. } => {}
-        }
-    }
-
-    /// Answers first, logs and prepares for the next block afterwards.
-    fn serve_payload(
-        &mut self,
-        data: ExecutionData,
-        wait_for_persistence: bool,
-        received: Instant,
-        answer: oneshot::Sender<Result<NewPayloadOutcome, EngineError>>,
-    ) {
-        let waited = if wait_for_persistence {
-            self.settle_save()
-        } else {
-            Ok(())
-        };
-        let start = Instant::now();
-        let persistence_wait = start.duration_since(received);
-        let (number, hash) = (data.block_number(), data.block_hash());
-        let inserted = waited
-            .and_then(|()| self.ready())
-            .and_then(|()| self.insert_payload(data));
-        match inserted {
-            Ok(mut inserted) => {
-                if self.config.injected_slowdown > 0.0 {
-                    let delay = slow_down(start, self.config.injected_slowdown);
-                    inserted
-                        .added
-                        .iter_mut()
-                        .for_each(|added| added.elapsed += delay);
-                }
-                let latency = start.elapsed();
-                let status = inserted.status;
-                let kind = status.status.clone();
-                let outcome = NewPayloadOutcome {
-                    status,
-                    latency,
-                    persistence_wait,
-                };
-                if answer.send(Ok(outcome)).is_err() {
-                    tracing::warn!(target: "engine::tree", "Failed to deliver newPayload response");
-                }
-                report::received(number, hash);
-                report::outcome(number, hash, &kind, inserted.added.as_ref());
-                self.after_insert(inserted.added.as_ref());
-            }
-            Err(error) => {
-                tracing::error!(target: "engine::tree", number, ?hash, %error, "Payload failed");
-                let _ = answer.send(Err(error));
-            }
-        }
-    }
-
-    fn serve_forkchoice(
-        &mut self,
-        state: ForkchoiceState,
-        attributes: Option<PayloadAttributes>,
-        answer: oneshot::Sender<Result<ForkchoiceUpdated, ForkchoiceError>>,
-    ) {
-        let (result, follow_up) = match self.ready() {
-            Ok(()) => self.update_forkchoice(state, attributes),
-            Err(error) => (Err(error.into()), FollowUp::default()),
-        };
-        let _ = answer.send(result);
-        self.shared.announce_head();
-        follow_up.log();
-        if let Some(request) = follow_up.into_build() {
-            self.build_payload(&request);
-        }
-    }
-
-    /// Prepares for the children of a new block, and executes payloads that were waiting for it.
-    fn after_insert(&mut self, added: Option<&Added>) {
-        let mut parents: Vec<_> = added.map(|added| added.block.clone()).into_iter().collect();
-        while let Some(block) = parents.pop() {
-            self.prepare_for_child(&block);
-            for child in self.waiting.children(block.hash()) {
-                let (number, hash) = (child.block_number(), child.block_hash());
-                self.waiting.remove(hash);
-                match self.insert_payload(child) {
-                    Ok(inserted) => {
-                        let status = &inserted.status.status;
-                        report::outcome(number, hash, status, inserted.added.as_ref());
-                        parents.extend(inserted.added.map(|added| added.block));
-                    }
-                    Err(error) => {
-                        tracing::error!(target: "engine::tree", number, %error, "Payload failed");
-                    }
-                }
-            }
-        }
-    }
-
-    /// Moves the state cache on to a new block, and merges the block into the overlay through
-    /// which the roots of its children are computed.
-    ///
-    /// Runs beside the engine thread, which answers the fork choice meanwhile.
-    fn prepare_for_child(&mut self, block: &Arc<ExecutedBlock>) {
-        self.await_preparation();
-        let (cache, shared) = (self.state_cache.clone(), self.shared.clone());
-        let (block, state) = (block.clone(), self.shared.tree().state_after(block.hash()));
-        self.preparation = Some(beside(move || {
-            if let Some(cache) = &cache {
-                let parent = block.header().parent_hash;
-                cache.advance(parent, block.chain_block.num_hash(), &block.bundle);
-            }
-            if let Some(Err(error)) = state.map(|state| state.overlay(&shared.db)) {
-                tracing::warn!(target: "engine::tree", %error, "Failed to merge a block's changes");
-            }
-        }));
-    }
-
-    /// Waits until what was prepared for the next block is ready. The state cache may be asked
-    /// only then.
-    fn await_preparation(&mut self) {
-        if let Some(prepared) = self.preparation.take() {
-            // Without an answer the next block finds no cache, and merges the changes itself.
-            let _ = prepared.recv();
         }
     }
 
@@ -530,11 +425,14 @@ impl Engine {
 
     /// Takes note of a finished save. A save of markers alone moves no block.
     fn absorb_save(&mut self, result: Saved) {
-        self.persistence.finished();
+        if let Some(elapsed) = self.persistence.finished() {
+            self.metrics.saved(elapsed);
+        }
         match result {
             Ok(Some(last)) => {
                 self.shared.tree_mut().advance_persisted(last);
                 self.persisted.send_replace(last);
+                self.note_heads();
             }
             Ok(None) => {}
             Err(reason) => self.fail(reason),
@@ -579,28 +477,5 @@ impl Engine {
         let kept = self.payloads.iter().find(|(kept, _)| *kept == id);
         let (_, built) = kept.ok_or(GetPayloadError::Unknown)?;
         Ok(built.clone()?)
-    }
-}
-
-/// Takes `part` of the time since `start` longer, on this CPU as slower code would.
-fn slow_down(start: Instant, part: f64) -> Duration {
-    let delay = start.elapsed().mul_f64(part);
-    let began = Instant::now();
-    while began.elapsed() < delay {
-        std::hint::spin_loop();
-    }
-    began.elapsed()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slowdown_takes_its_part_of_the_time_until_then() {
-        let before = Duration::from_millis(8);
-        let start = Instant::now().checked_sub(before).unwrap();
-        assert!(slow_down(start, 0.25) >= before / 4);
-        assert!(start.elapsed() >= before + before / 4);
     }
 }

@@ -4,7 +4,7 @@
 //! requests. At most one save is under way.
 
 use super::{EngineError, tree::ExecutedBlock};
-use crate::primitives::BlockNumHash;
+use crate::{primitives::BlockNumHash, telemetry::SaveMetrics};
 use alloy_primitives::{B256, KECCAK256_EMPTY, U256};
 use crossbeam_channel::{Receiver, Sender};
 use revm::{
@@ -13,7 +13,12 @@ use revm::{
 };
 use state_db::{AccountDelta, BlockWrite, DbError, PlainChanges, SlotDelta, StateDb, StorageDelta};
 use state_root::updates::Account;
-use std::{sync::Arc, thread::JoinHandle, time::Instant};
+use std::{
+    sync::Arc,
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+use tracing::debug_span;
 
 /// Numbers of the safe and the finalized block, as far as they are in the database.
 pub(super) type Markers = (Option<u64>, Option<u64>);
@@ -58,7 +63,8 @@ pub(super) type Saved = Result<Option<BlockNumHash>, SaveError>;
 pub(super) struct Persistence {
     jobs: Option<Sender<Save>>,
     results: Receiver<Saved>,
-    in_flight: bool,
+    /// When the save under way was handed over.
+    in_flight: Option<Instant>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -67,12 +73,13 @@ impl Persistence {
     pub(super) fn spawn(db: StateDb) -> Result<Self, EngineError> {
         let (jobs, received) = crossbeam_channel::bounded::<Save>(1);
         let (sender, results) = crossbeam_channel::bounded(1);
+        let metrics = SaveMetrics::new();
         let thread = std::thread::Builder::new()
             .name("persistence".into())
             .spawn(move || {
                 yield_to_blocks();
                 for job in received {
-                    if sender.send(save(&db, &job)).is_err() {
+                    if sender.send(save(&db, &job, &metrics)).is_err() {
                         return;
                     }
                 }
@@ -83,14 +90,14 @@ impl Persistence {
         Ok(Self {
             jobs: Some(jobs),
             results,
-            in_flight: false,
+            in_flight: None,
             thread: Some(thread),
         })
     }
 
     /// Whether a save is under way.
     pub(super) fn in_flight(&self) -> bool {
-        self.in_flight
+        self.in_flight.is_some()
     }
 
     /// Delivers the result of each save.
@@ -102,16 +109,17 @@ impl Persistence {
     /// Whether there is a thread to do it.
     pub(super) fn save(&mut self, blocks: Vec<Arc<ExecutedBlock>>, markers: Markers) -> bool {
         let job = Save { blocks, markers };
-        self.in_flight = self
+        let sent = self
             .jobs
             .as_ref()
             .is_some_and(|jobs| jobs.send(job).is_ok());
-        self.in_flight
+        self.in_flight = sent.then(Instant::now);
+        sent
     }
 
-    /// Takes note that the result of the save under way was received.
-    pub(super) fn finished(&mut self) {
-        self.in_flight = false;
+    /// Takes note that the result of the save under way was received. How long ago it was handed over.
+    pub(super) fn finished(&mut self) -> Option<Duration> {
+        self.in_flight.take().map(|since| since.elapsed())
     }
 }
 
@@ -136,8 +144,9 @@ fn yield_to_blocks() {
     }
 }
 
-fn save(db: &StateDb, job: &Save) -> Saved {
+fn save(db: &StateDb, job: &Save, metrics: &SaveMetrics) -> Saved {
     let start = Instant::now();
+    let _span = debug_span!(target: "engine::persistence", "on_save_blocks", block_count = job.blocks.len()).entered();
     let (safe, finalized) = job.markers;
     let Some(last) = job.blocks.last().map(|block| block.chain_block.num_hash()) else {
         db.set_forkchoice(safe, finalized)?;
@@ -160,7 +169,9 @@ fn save(db: &StateDb, job: &Save) -> Saved {
             trie: &block.trie,
         })
         .collect();
-    db.append_marked(&writes, safe, finalized)?;
+    let span = debug_span!(target: "providers::db", "save_blocks", block_count = writes.len());
+    span.in_scope(|| db.append_marked(&writes, safe, finalized))?;
+    metrics.saved(writes.len(), start.elapsed());
     tracing::debug!(
         target: "engine::persistence",
         blocks = writes.len(),

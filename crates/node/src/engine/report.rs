@@ -1,6 +1,7 @@
 //! The engine's log lines, in reth's words. Written after the caller has its answer.
 
 use super::tree::ExecutedBlock;
+use crate::telemetry::BlockTimes;
 use alloy_consensus::BlockHeader;
 use alloy_eips::eip4844::DATA_GAS_PER_BLOB;
 use alloy_primitives::B256;
@@ -25,6 +26,8 @@ pub(super) struct Added {
     /// Whether its parent was the head.
     pub(super) canonical: bool,
     pub(super) root: RootReport,
+    /// How long the steps of its validation took.
+    pub(super) times: BlockTimes,
     /// Time from taking the payload apart until the block was in the tree.
     pub(super) elapsed: Duration,
 }

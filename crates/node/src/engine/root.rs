@@ -20,6 +20,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
+use tracing::debug_span;
 
 /// New keys that make a batch. A batch per transaction would have each proof job read the upper
 /// trie levels again for a few keys, and would leave chunking nothing to cut.
@@ -27,6 +28,7 @@ const BATCH_KEYS: usize = 128;
 
 /// The root of one block in the making.
 pub(super) struct BlockRoot {
+    started: Instant,
     job: Arc<RootJob>,
     source: Arc<OverlaySource>,
 }
@@ -38,9 +40,14 @@ impl BlockRoot {
         db: &StateDb,
         parent: &ParentState,
     ) -> Result<Self, EngineError> {
+        let started = Instant::now();
         let source = Arc::new(source(db, parent, parent.overlay(db)?));
         let job = Arc::new(pool.prepare(source.clone(), parent.tip.header.state_root));
-        Ok(Self { job, source })
+        Ok(Self {
+            started,
+            job,
+            source,
+        })
     }
 
     /// The state hook: sends committed changes. The job cannot finish before it is dropped.
@@ -53,15 +60,20 @@ impl BlockRoot {
         }
     }
 
-    /// Waits for the root. The duration is how long this thread was blocked.
-    pub(super) fn finish(self, check: bool) -> Result<(RootOutcome, Duration), EngineError> {
+    /// Waits for the root.
+    pub(super) fn finish(self, check: bool) -> Result<(RootOutcome, RootWait), EngineError> {
+        let _span =
+            debug_span!(target: "engine::tree::payload_validator", "await_state_root").entered();
         let start = Instant::now();
         let job = Arc::into_inner(self.job)
             .ok_or_else(|| EngineError::StateRoot("execution has not ended".into()))?;
         let outcome = job
             .finish()
             .map_err(|error| EngineError::StateRoot(error.to_string()))?;
-        let blocked = start.elapsed();
+        let wait = RootWait {
+            blocked: start.elapsed(),
+            total: self.started.elapsed(),
+        };
         if check {
             let view = self
                 .source
@@ -69,8 +81,16 @@ impl BlockRoot {
                 .map_err(|error| EngineError::StateRoot(error.to_string()))?;
             root_check::check(&view, &outcome)?;
         }
-        Ok((outcome, blocked))
+        Ok((outcome, wait))
     }
+}
+
+/// How long a root took.
+pub(super) struct RootWait {
+    /// How long the executing thread was blocked at the end.
+    pub(super) blocked: Duration,
+    /// From the start of its job, execution included.
+    pub(super) total: Duration,
 }
 
 /// Collects changes during execution and sends them to the pipeline in batches.

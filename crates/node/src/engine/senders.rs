@@ -18,7 +18,9 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
+use tracing::{Span, debug_span};
 
 /// Transactions per unit of work: small enough that execution starts at once, big enough that
 /// claiming and sending cost nothing beside a recovery (tens of microseconds each).
@@ -129,6 +131,7 @@ pub(super) struct SenderStream {
     early: HashMap<usize, Vec<Item>>,
     current: std::vec::IntoIter<Item>,
     next: usize,
+    waited: Duration,
 }
 
 impl SenderStream {
@@ -142,7 +145,12 @@ impl SenderStream {
         let (sender, done) = crossbeam_channel::unbounded();
         for _ in 0..rayon::current_num_threads().min(work.batches()) {
             let (work, sender) = (work.clone(), sender.clone());
-            rayon::spawn(move || work_off(&work, &sender));
+            let parent = Span::current();
+            rayon::spawn(move || {
+                let _span = debug_span!(target: "engine::tree", parent: &parent, "recover_senders")
+                    .entered();
+                work_off(&work, &sender);
+            });
         }
         Self {
             work,
@@ -150,7 +158,13 @@ impl SenderStream {
             early: HashMap::new(),
             current: Vec::new().into_iter(),
             next: 0,
+            waited: Duration::ZERO,
         }
+    }
+
+    /// How long the consumer had no transaction, because it waited or recovered senders itself.
+    pub(super) fn waited(&self) -> Duration {
+        self.waited
     }
 
     /// The batch `self.next`, from whoever made it.
@@ -182,7 +196,9 @@ impl Iterator for SenderStream {
         if self.next >= self.work.batches() {
             return None;
         }
+        let start = Instant::now();
         self.current = self.take_batch()?.into_iter();
+        self.waited += start.elapsed();
         self.next += 1;
         self.current.next()
     }

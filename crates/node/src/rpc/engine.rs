@@ -18,6 +18,7 @@ use super::{
 use crate::{
     engine::BuiltPayload,
     primitives::{Block, ChainBlock},
+    telemetry::request_span,
 };
 use alloy_eips::{eip7594::BlobTransactionSidecarVariant, eip7685::RequestsOrHash};
 use alloy_primitives::{B256, U64};
@@ -35,7 +36,8 @@ use jsonrpsee::{
 };
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
+use tracing::{Instrument as _, debug_span};
 
 /// Most bodies one request may ask for, as in reth and geth.
 const MAX_BODIES: u64 = 1024;
@@ -72,8 +74,9 @@ pub(super) fn module(context: Arc<Context>) -> Result<RpcModule<Context>, Regist
         "engine_newPayloadV3",
         "engine_newPayloadV4",
     ]) {
-        module.register_async_method(name, move |params, context, _| async move {
-            new_payload(version, &params, &context).await
+        module.register_async_method(name, move |params, context, extensions| {
+            let span = request_span(name, &extensions);
+            async move { new_payload(version, &params, &context).await }.instrument(span)
         })?;
     }
     for (version, name) in (1..).zip([
@@ -81,8 +84,9 @@ pub(super) fn module(context: Arc<Context>) -> Result<RpcModule<Context>, Regist
         "engine_forkchoiceUpdatedV2",
         "engine_forkchoiceUpdatedV3",
     ]) {
-        module.register_async_method(name, move |params, context, _| async move {
-            forkchoice_updated(version, &params, &context).await
+        module.register_async_method(name, move |params, context, extensions| {
+            let span = request_span(name, &extensions);
+            async move { forkchoice_updated(version, &params, &context).await }.instrument(span)
         })?;
     }
     for (version, name) in (1..).zip([
@@ -118,13 +122,14 @@ async fn new_payload(
     params: &Params<'_>,
     context: &Context,
 ) -> Result<PayloadStatus, ErrorObjectOwned> {
-    let data = parse_new_payload(version, params, context)?;
-    let outcome = context
-        .engine
-        .new_payload(data, false)
-        .await
-        .map_err(from_engine)?;
-    Ok(outcome.status)
+    let received = Instant::now();
+    let data = debug_span!(target: "rpc::engine", "decode_payload")
+        .in_scope(|| parse_new_payload(version, params, context))?;
+    let decoded = Instant::now();
+    context.metrics.decoded(decoded - received);
+    let outcome = context.engine.new_payload(data, false).await;
+    context.metrics.new_payload(version, decoded);
+    Ok(outcome.map_err(from_engine)?.status)
 }
 
 /// Reads and checks the parameters of `engine_newPayloadV<version>`.
@@ -187,7 +192,10 @@ async fn forkchoice_updated(
         Ok(attributes) => (attributes, None),
         Err(problem) => (None, Some(problem)),
     };
-    let updated = apply_forkchoice(context, state, attributes).await?;
+    let decoded = Instant::now();
+    let updated = apply_forkchoice(context, state, attributes).await;
+    context.metrics.forkchoice(version, decoded);
+    let updated = updated?;
     match unfit {
         Some(problem) if updated.payload_status.is_valid() => Err(problem),
         _ => Ok(updated),

@@ -30,7 +30,10 @@ pub use server::{
     AuthServerConfig, PublicServerConfig, RunningServers, ServerError, ServersConfig, start,
 };
 
-use crate::engine::{ChainReader, EngineHandle};
+use crate::{
+    engine::{ChainReader, EngineHandle},
+    telemetry::RpcMetrics,
+};
 use alloy_primitives::{Bytes, U256};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Semaphore;
@@ -65,6 +68,7 @@ pub(crate) struct Context {
     waiting: Semaphore,
     /// Whether a fork choice was found valid since the start.
     synced: AtomicBool,
+    metrics: RpcMetrics,
 }
 
 impl Context {
@@ -78,6 +82,7 @@ impl Context {
             filters: eth::Filters::default(),
             waiting: Semaphore::new(pool::MAX_WAITING),
             synced,
+            metrics: RpcMetrics::new(),
         }
     }
 

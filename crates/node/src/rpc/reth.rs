@@ -6,7 +6,10 @@ use super::{
     engine::apply_forkchoice,
     error::{from_engine, invalid_params},
 };
-use crate::primitives::{BlockNumHash, decode_block};
+use crate::{
+    primitives::{BlockNumHash, decode_block},
+    telemetry::request_span,
+};
 use alloy_primitives::{B256, Bytes};
 use alloy_rpc_types_engine::{ExecutionData, ForkchoiceState, PayloadStatus};
 use jsonrpsee::{
@@ -16,7 +19,8 @@ use jsonrpsee::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
+use tracing::{Instrument as _, debug_span};
 
 /// A payload's status with what the engine measured, in microseconds.
 #[derive(Debug, Clone, Serialize)]
@@ -50,14 +54,19 @@ pub(super) fn auth_module(
     context: Arc<Context>,
 ) -> Result<RpcModule<Context>, RegisterMethodError> {
     let mut module = RpcModule::from_arc(context);
-    module.register_async_method("reth_newPayload", |params, context, _| async move {
-        new_payload(&params, &context).await
+    module.register_async_method("reth_newPayload", |params, context, extensions| {
+        let span = request_span("reth_newPayload", &extensions);
+        async move { new_payload(&params, &context).await }.instrument(span)
     })?;
-    module.register_async_method("reth_forkchoiceUpdated", |params, context, _| async move {
-        let mut arguments = Arguments::new(&params);
-        let state: ForkchoiceState = arguments.next("forkchoiceState")?;
-        arguments.end()?;
-        apply_forkchoice(&context, state, None).await
+    module.register_async_method("reth_forkchoiceUpdated", |params, context, extensions| {
+        let span = request_span("reth_forkchoiceUpdated", &extensions);
+        let updated = async move {
+            let mut arguments = Arguments::new(&params);
+            let state: ForkchoiceState = arguments.next("forkchoiceState")?;
+            arguments.end()?;
+            apply_forkchoice(&context, state, None).await
+        };
+        updated.instrument(span)
     })?;
     Ok(module)
 }
@@ -81,7 +90,10 @@ async fn new_payload(
     context: &Context,
 ) -> Result<TimedPayloadStatus, ErrorObjectOwned> {
     let mut arguments = Arguments::new(params);
-    let data = parse_input(arguments.next("input")?)?;
+    let received = Instant::now();
+    let data = debug_span!(target: "rpc::engine", "decode_payload")
+        .in_scope(|| parse_input(arguments.next("input")?))?;
+    context.metrics.decoded(received.elapsed());
     let wait_for_persistence = arguments.optional("waitForPersistence")?.unwrap_or(true);
     let wait_for_caches = arguments.optional("waitForCaches")?.unwrap_or(true);
     arguments.end()?;

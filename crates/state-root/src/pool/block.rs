@@ -6,12 +6,15 @@ use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
+use tracing::Span;
 
 /// One block: where its state is read, and the state of the work.
 #[derive(Debug)]
 pub(super) struct Block<S> {
     pub(super) source: Arc<S>,
     pub(super) state: Arc<BlockState>,
+    /// What the spans of the work belong to.
+    pub(super) span: Span,
 }
 
 /// The state of the work on one block.

@@ -39,6 +39,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 use task::Task;
+use tracing::Span;
 use workers::{AccountWork, StorageWork};
 
 pub(crate) use workers::catch_panic;
@@ -81,22 +82,25 @@ impl<S: StateSource> ProofPool<S> {
         let block = Arc::new(Block {
             source,
             state: Arc::clone(&state),
+            span: Span::current(),
         });
         let (messages, queued_messages) = unbounded();
         let (events, queued_events) = unbounded();
         let (jobs, queued_jobs) = unbounded();
         let (storage_jobs, queued_storage_jobs) = unbounded();
         let (outcome, awaited_outcome) = bounded(1);
-        for worker in &self.account_workers {
+        for (worker_id, worker) in self.account_workers.iter().enumerate() {
             worker.send(AccountWork {
+                worker_id,
                 block: Arc::clone(&block),
                 jobs: queued_jobs.clone(),
                 storage_jobs: storage_jobs.clone(),
                 events: events.clone(),
             });
         }
-        for worker in &self.storage_workers {
+        for (worker_id, worker) in self.storage_workers.iter().enumerate() {
             worker.send(StorageWork {
+                worker_id,
                 block: Arc::clone(&block),
                 jobs: queued_storage_jobs.clone(),
                 events: events.clone(),

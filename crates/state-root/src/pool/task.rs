@@ -24,6 +24,10 @@ use alloy_trie::{EMPTY_ROOT_HASH, TrieAccount};
 use crossbeam_channel::{Receiver, Sender, select};
 use rayon::prelude::*;
 use std::{collections::BTreeMap, sync::Arc};
+use tracing::{debug_span, field};
+
+/// What the trie thread's spans belong to, as in reth.
+const TARGET: &str = "engine::tree::payload_processor::sparse_trie";
 
 /// The trie thread's share in a block.
 #[derive(Debug)]
@@ -41,6 +45,10 @@ impl<S: StateSource> Task<S> {
     pub(super) fn run(self) {
         let outcome = self.outcome.clone();
         let state = Arc::clone(&self.block.state);
+        let chunk_size = self.config.chunk_size.get();
+        let parent = &self.block.span;
+        let _span =
+            debug_span!(target: TARGET, parent: parent, "sparse_trie_task", chunk_size).entered();
         let result = catch_panic(|| Running::new(self).run());
         if result.is_err() {
             state.cancel();
@@ -222,6 +230,14 @@ impl<S: StateSource> Running<S> {
             chunk_policy,
             ..
         } = self.task.config;
+        let span = debug_span!(
+            target: TARGET,
+            "dispatch_pending_targets",
+            account_targets = batch.accounts.len(),
+            storage_targets = batch.slot_count(),
+            chunks = field::Empty
+        );
+        let _entered = span.enter();
         let batch = batch.listed_by(chunk_policy);
         let mut jobs = if chunk_policy.splits(len, chunk_size, self.task.block.state.idle_workers())
         {
@@ -231,6 +247,7 @@ impl<S: StateSource> Running<S> {
             vec![batch]
         };
         self.counters.jobs += jobs.len() as u64;
+        span.record("chunks", jobs.len());
         jobs.iter_mut().for_each(Batch::sort);
         for job in jobs {
             // Each storage is answered on its own.
@@ -273,6 +290,8 @@ impl<S: StateSource> Running<S> {
                 counters,
             });
         }
+        let span = debug_span!(target: TARGET, "root_with_updates", chunks = self.counters.jobs);
+        let _entered = span.enter();
         self.apply_storages(&leaves)?;
         let tries = std::mem::take(&mut self.storages);
         let (storage_roots, storages) = finish_storages(tries, &leaves, &mut self.counters);

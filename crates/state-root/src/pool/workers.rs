@@ -17,6 +17,10 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
+use tracing::debug_span;
+
+/// What the workers' spans belong to, as in reth.
+const TARGET: &str = "trie::proof_task";
 
 /// What workers tell the trie thread.
 #[derive(Debug)]
@@ -32,6 +36,7 @@ pub(super) enum Event {
 /// An account worker's share in a block.
 #[derive(Debug)]
 pub(super) struct AccountWork<S> {
+    pub(super) worker_id: usize,
     pub(super) block: Arc<Block<S>>,
     pub(super) jobs: Receiver<Batch>,
     pub(super) storage_jobs: Sender<StorageTargets>,
@@ -41,6 +46,7 @@ pub(super) struct AccountWork<S> {
 /// A storage worker's share in a block.
 #[derive(Debug)]
 pub(super) struct StorageWork<S> {
+    pub(super) worker_id: usize,
     pub(super) block: Arc<Block<S>>,
     pub(super) jobs: Receiver<StorageTargets>,
     pub(super) events: Sender<Event>,
@@ -48,6 +54,10 @@ pub(super) struct StorageWork<S> {
 
 impl<S: StateSource> AccountWork<S> {
     pub(super) fn run(self) {
+        let worker_id = self.worker_id;
+        let parent = &self.block.span;
+        let _span =
+            debug_span!(target: TARGET, parent: parent, "account worker", worker_id).entered();
         report_failure(&self.events, &self.block.state, || {
             serve(&self.block, Workers::Account, &self.jobs, |view, job| {
                 self.walk(view, &job)
@@ -57,6 +67,13 @@ impl<S: StateSource> AccountWork<S> {
 
     /// Hands the job's slots to the storage workers, then walks the account trie.
     fn walk(&self, view: &S::View, job: &Batch) -> Result<(), RootError> {
+        let _span = debug_span!(
+            target: TARGET,
+            "Account V2 multiproof calculation",
+            account_targets = job.accounts.len(),
+            storage_targets = job.slot_count()
+        )
+        .entered();
         let state = &*self.block.state;
         for storage in &job.storages {
             if storage.slots.iter().any(|slot| slot.start == 0) {
@@ -86,6 +103,10 @@ impl<S: StateSource> AccountWork<S> {
 
 impl<S: StateSource> StorageWork<S> {
     pub(super) fn run(self) {
+        let worker_id = self.worker_id;
+        let parent = &self.block.span;
+        let _span =
+            debug_span!(target: TARGET, parent: parent, "storage worker", worker_id).entered();
         report_failure(&self.events, &self.block.state, || {
             serve(&self.block, Workers::Storage, &self.jobs, |view, job| {
                 self.walk(view, &job)
@@ -95,6 +116,8 @@ impl<S: StateSource> StorageWork<S> {
 
     fn walk(&self, view: &S::View, job: &StorageTargets) -> Result<(), RootError> {
         let state = &*self.block.state;
+        let targets = job.slots.len();
+        let _span = debug_span!(target: TARGET, "V2 Storage proof calculation", targets).entered();
         let (trie, slots) = (view.storage_trie(job.address)?, view.slots(job.address)?);
         let proof = Walk::new(trie, slots, SlotValues, &state.cancelled).run(&job.slots)?;
         if let Some(root) = proof.root_hash() {

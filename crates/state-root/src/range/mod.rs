@@ -63,6 +63,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
+use tracing::{Span, debug_span, field};
 use walk::{Pass, Work};
 
 /// How many threads work, and on how much.
@@ -114,6 +115,7 @@ impl RangePool {
             shared: Arc::clone(&self.shared),
             config: self.config,
             parent_root,
+            span: Span::current(),
             work: Work {
                 source,
                 cancelled: AtomicBool::new(false),
@@ -182,6 +184,8 @@ struct Block<S> {
     shared: Arc<Shared>,
     config: RangeConfig,
     parent_root: B256,
+    /// What the spans of the work belong to.
+    span: Span,
     work: Work<S>,
     queue: Mutex<Queue>,
     /// Touched by the driver alone.
@@ -365,10 +369,20 @@ impl<S: StateSource> Block<S> {
             reads,
             grain: self.grain(hashes),
         };
+        let span = debug_span!(
+            target: "trie::range",
+            parent: &self.span,
+            "range pass",
+            keys = changes.len(),
+            hashes,
+            chunks = field::Empty
+        );
+        let _entered = span.enter();
         let mut lane = Lane::default();
         pass.apply(&mut running.trie, 0, changes, &mut lane)?;
         let mut found = lane.found;
         found.ranges += 1;
+        span.record("chunks", found.ranges);
         let counters = &mut running.counters;
         counters.jobs += found.ranges;
         counters.unsplit_batches += u64::from(found.ranges == 1);

@@ -17,6 +17,7 @@ mod socket;
 pub use sites::Sites;
 
 use super::{auth, eth};
+use crate::telemetry::RemoteParent;
 use body::{AnswerBody, BodyLimits, RequestBody, ShortBody};
 use budget::{Budget, Refusal, refusal};
 use calls::Calls;
@@ -255,6 +256,10 @@ impl Server {
     ) -> Response<HttpBody> {
         if websocket {
             connection.upgrade(&self.budget);
+        }
+        let mut request = request;
+        if let Some(parent) = RemoteParent::of(request.headers()) {
+            request.extensions_mut().insert(parent);
         }
         let (charge, refused) = self.budget.open();
         let charge = Arc::new(charge);
