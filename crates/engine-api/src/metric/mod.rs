@@ -7,9 +7,11 @@
 //! begins with `bench_`.
 
 mod engine;
+mod fetch;
 mod scrape;
 
 pub use engine::*;
+pub use fetch::fetch;
 pub use scrape::{Difference, Scrape};
 
 /// How a metric behaves.

@@ -7,6 +7,7 @@ pub mod log;
 pub mod sample;
 
 mod adaptive;
+mod attribution;
 mod between;
 mod compare;
 mod knob;
@@ -19,6 +20,9 @@ mod work;
 
 pub use adaptive::{AdaptiveError, decide};
 pub(crate) use between::flatten;
+pub use attribution::{
+    Attribution, Count, PHASE_KEYS, PassMetrics, Phase, attribute, write_metrics,
+};
 pub use between::{Between, CellDifference, Difference, Side, between};
 pub use compare::{Comparison, Comparisons, Duplicate, Level, NoiseFloor, compare};
 pub use knob::Knob;

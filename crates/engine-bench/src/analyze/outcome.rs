@@ -5,6 +5,7 @@
 
 use crate::{
     analyze::{
+        attribution::PassMetrics,
         made::{Made, made},
         sample::{Sample, SampleError, read_samples, sum_of, verify_pass},
     },
@@ -39,6 +40,8 @@ pub struct Outcome {
     pub visit_s: Vec<(String, f64)>,
     /// Measured passes by cell id and round.
     pub passes: HashMap<String, BTreeMap<u64, Vec<Sample>>>,
+    /// What engines exported around those passes, as far as they did, likewise.
+    pub metrics: HashMap<String, BTreeMap<u64, PassMetrics>>,
     /// What gave no number, in order.
     pub failures: Vec<Failure>,
     /// What makes measurements worse on the machine.
@@ -137,6 +140,7 @@ pub fn read_outcome(dir: &Path) -> Result<Outcome, AnalyzeError> {
         made: made(&records),
         visit_s: visit_seconds(&records),
         passes: HashMap::new(),
+        metrics: HashMap::new(),
         failures: Vec::new(),
         preflight: None,
         manifest: None,
@@ -167,6 +171,10 @@ pub fn read_outcome(dir: &Path) -> Result<Outcome, AnalyzeError> {
                 outcome.edited.push(format!(
                     "the samples of {id} are not those that were measured"
                 ));
+            }
+            if let Some(metrics) = PassMetrics::read(&pass) {
+                let rounds = outcome.metrics.entry(visit.cell.clone()).or_default();
+                rounds.insert(visit.round, metrics);
             }
             outcome
                 .passes

@@ -5,7 +5,7 @@
 use super::{EngineError, adapter};
 use crate::sweep::{EngineSpec, SWITCH_OFF, SWITCH_ON, VARIABLE_PREFIX};
 use std::{
-    net::{Ipv4Addr, TcpListener},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -17,10 +17,11 @@ pub struct Endpoints {
     pub(super) ws: u16,
     pub(super) auth: u16,
     pub(super) peers: u16,
+    pub(super) metrics: u16,
 }
 
 impl Endpoints {
-    /// Four ports that are free now.
+    /// Five ports that are free now.
     ///
     /// # Errors
     /// When the system has none.
@@ -32,15 +33,21 @@ impl Endpoints {
                 reason,
             })
         };
-        // All four are held until all are known, so that they differ.
-        let held = [bind()?, bind()?, bind()?, bind()?];
+        // All are held until all are known, so that they differ.
+        let held = [bind()?, bind()?, bind()?, bind()?, bind()?];
         let port = |index: usize| held[index].local_addr().map_or(0, |address| address.port());
         Ok(Self {
             http: port(0),
             ws: port(1),
             auth: port(2),
             peers: port(3),
+            metrics: port(4),
         })
+    }
+
+    /// Where the engine serves metrics, if it does.
+    pub fn metrics_address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.metrics).into()
     }
 
     /// The public HTTP port as an address.
@@ -141,6 +148,7 @@ mod tests {
             ws: 2,
             auth: 3,
             peers: 4,
+            metrics: 5,
         };
         let command = launch.command(&endpoints).unwrap();
         let words = command.get_args().map(|arg| arg.to_string_lossy());
@@ -190,8 +198,9 @@ mod tests {
             ws,
             auth,
             peers,
+            metrics,
         } = Endpoints::free().unwrap();
-        let ports = std::collections::BTreeSet::from([http, ws, auth, peers]);
-        assert_eq!(ports.len(), 4);
+        let ports = std::collections::BTreeSet::from([http, ws, auth, peers, metrics]);
+        assert_eq!(ports.len(), 5);
     }
 }

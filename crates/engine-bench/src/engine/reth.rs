@@ -39,6 +39,9 @@ const FIXED_FLAGS: [&str; 21] = [
     "--color=never",
 ];
 
+/// Where metrics are served.
+const METRICS_FLAG: &str = "--metrics";
+
 /// Engines with reth's command line.
 pub(super) struct Reth;
 
@@ -56,6 +59,9 @@ impl Adapter for Reth {
             ("--port", endpoints.peers),
         ] {
             command.arg(format!("{flag}={port}"));
+        }
+        if !launch.sets(METRICS_FLAG) {
+            command.arg(format!("{METRICS_FLAG}={}", endpoints.metrics_address()));
         }
         command.arg("--authrpc.jwtsecret").arg(launch.jwt_file);
         command

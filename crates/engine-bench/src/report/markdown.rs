@@ -3,7 +3,7 @@
 //! Invariant: says how the numbers were made and what they do not say, beside the numbers.
 
 use super::{
-    facts,
+    attribution, facts,
     grid::{self, Grid},
     model::Report,
 };
@@ -27,6 +27,7 @@ pub fn markdown(report: &Report) -> String {
         text.push_str("## Engines\n\nRatios of execution throughput on the same payloads.\n\n");
         push_grid(&mut text, &engines);
     }
+    push_attribution(&mut text, report);
     push_versus(&mut text, report);
     push_comparisons(&mut text, report);
     push_work(&mut text, report);
@@ -46,6 +47,16 @@ pub fn markdown(report: &Report) -> String {
     }
     push_environment(&mut text, report);
     text
+}
+
+fn push_attribution(text: &mut String, report: &Report) {
+    let grid = attribution::table(report);
+    if grid.rows.is_empty() {
+        return;
+    }
+    text.push_str("## Where the time goes\n\nMilliseconds a block, one phase after another.\n\n");
+    push_grid(text, &grid);
+    push_list(text, attribution::lines(report));
 }
 
 fn push_versus(text: &mut String, report: &Report) {

@@ -3,6 +3,7 @@
 //! Invariant: renderers take a [`Report`] and nothing else, so every one can be remade from a
 //! results folder at any time.
 
+mod attribution;
 mod between;
 mod blocks;
 mod facts;
@@ -18,6 +19,7 @@ mod visits;
 mod warnings;
 mod work;
 
+pub use attribution::{ChangeReport, MovedReport};
 pub use between::between;
 pub use blocks::{BlocksReport, HistogramReport};
 pub use guard::{GuardReport, StateDrift};

@@ -3,6 +3,7 @@
 //! Invariant: a field that is unknown is null; no interval and no verdict is invented.
 
 use super::{
+    attribution::{self, ChangeReport},
     blocks::{BlocksReport, HistogramReport, Shapes},
     guard::GuardReport,
     judged::{
@@ -14,7 +15,9 @@ use super::{
     work::WorkReport,
 };
 use crate::{
-    analyze::{self, Failure, Knob, Outcome, Summary, TimeSplit, log::engine_time_source},
+    analyze::{
+        self, Attribution, Failure, Knob, Outcome, Summary, TimeSplit, log::engine_time_source,
+    },
     guard::Preflight,
     run::{Environment, Manifest},
     sweep::Settings,
@@ -50,6 +53,9 @@ pub struct Report {
     pub undecided: Vec<UndecidedReport>,
     /// How much identical cells differ.
     pub noise_floor: NoiseReport,
+    /// What moved between each cell and the best of its level.
+    #[serde(default)]
+    pub attribution: Vec<ChangeReport>,
     /// How the rounds of an adaptive sweep were decided; null when their number was given.
     pub adaptive: Option<AdaptiveReport>,
     /// What a reader should doubt, a sentence each.
@@ -114,6 +120,9 @@ pub struct CellReport {
     pub root_checked: bool,
     /// Whether the measured passes had settled; null with fewer than 20 payloads.
     pub settling: Option<SettlingReport>,
+    /// Where the time of its blocks went; null when the engine tells nothing.
+    #[serde(default)]
+    pub attribution: Option<Attribution>,
 }
 
 fn checked() -> bool {
@@ -208,6 +217,7 @@ impl Report {
             undecided: undecided(&comparisons),
             noise_floor: NoiseReport::of(outcome, &comparisons.noise_floor),
             comparisons: decided(&comparisons),
+            attribution: Vec::new(),
             adaptive: AdaptiveReport::of(outcome),
             warnings: Vec::new(),
             visits: visits(outcome),
@@ -223,6 +233,10 @@ impl Report {
             },
             configuration: outcome.plan.settings.clone(),
         };
+        for cell in &mut report.cells {
+            cell.attribution = analyze::attribute(outcome, &cell.id);
+        }
+        report.attribution = attribution::changes(&report);
         report.warnings = outcome.edited.clone();
         report.warnings.extend(outcome.notes.iter().cloned());
         let found = warnings::of(&report, &comparisons);
@@ -305,6 +319,7 @@ impl CellReport {
             settling: summary
                 .settling
                 .map(|found| SettlingReport::of(found, settings.relevant)),
+            attribution: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: plain text, colour only for a person: none with `NO_COLOR` or into a pipe.
 
-use super::{grid, model::Report};
+use super::{attribution, grid, model::Report};
 use comfy_table::{Attribute, Cell, CellAlignment, Table, presets};
 use std::fmt::Write as _;
 
@@ -21,6 +21,17 @@ pub fn table(report: &Report, styled: bool) -> String {
     let versus = grid::versus(report);
     if !versus.rows.is_empty() && report.noise_floor.relative.is_some() {
         let _ = writeln!(text, "\n{}", render(&versus, false));
+    }
+    let lines = attribution::lines(report);
+    if !lines.is_empty() {
+        let _ = writeln!(
+            text,
+            "\n{}",
+            render(&attribution::short_table(report), false)
+        );
+        for line in lines {
+            let _ = writeln!(text, "{line}");
+        }
     }
     let details = grid::details(report, grid::Evidence::Figure);
     let _ = writeln!(text, "\n{}", render(&details, false));

@@ -3,6 +3,7 @@
 //! Invariant: every warning names its cell or level and says what to do or to think.
 
 use super::{
+    attribution,
     grid::UNCHECKED_MARK,
     judged::{DuplicateReport, LevelReport},
     model::{CellReport, Report},
@@ -32,6 +33,7 @@ pub(super) fn of(report: &Report, comparisons: &Comparisons) -> Vec<String> {
             pair.a, pair.b
         ));
     }
+    warnings.extend(attribution::warnings(report));
     warnings.extend(unresolved(report));
     warnings
 }

@@ -16,6 +16,7 @@ mod probe;
 mod progress;
 mod repeat;
 mod rounds;
+mod scrape;
 mod state;
 mod visit;
 

@@ -5,7 +5,7 @@
 
 use super::{
     ENGINE_LOG, InStep as _, MEASURED_DIR, Prepared, Progress, Step, StepError, VISITS_DIR,
-    WARMUP_DIR, Waits, attest, disk, pass,
+    WARMUP_DIR, Waits, attest, disk, pass, scrape,
 };
 use crate::{
     analyze::{log, sample},
@@ -143,6 +143,7 @@ impl Visiting<'_> {
 
         self.progress.message(format!("{}: {label}", self.cell.id));
         let mut waits = self.waits(&engine, workspace).await?;
+        let before = scrape::take(&engine).await;
         let mut samples = Vec::new();
         let auth = &mut node.auth;
         let on_payload = || self.progress.advance();
@@ -156,6 +157,8 @@ impl Visiting<'_> {
             drop(sample::write_pass(&pass.dir, &samples));
             return Err(explain(&mut engine, pass.step, error.to_string()).await);
         }
+        let after = scrape::take(&engine).await;
+        scrape::keep(&pass.dir, before.as_deref(), after.as_deref()).in_step(Step::Write)?;
         let stopping = Instant::now();
         let stopped = engine.stop().in_step(Step::Stop);
         times.stop_s += stopping.elapsed().as_secs_f64();

@@ -43,7 +43,7 @@ const EXPORT_LIMIT: Duration = Duration::from_secs(10);
 const FLUSH_LIMIT: Duration = Duration::from_secs(5);
 
 /// What the exporter itself and the servers below the methods do is no part of a trace.
-const NEVER_TRACED: &str = "h2=off,hyper=off,hyper_util=off,tonic=off,tower=off,tokio=off,mio=off,\
+const NEVER_TRACED: &str = "h2=off,hyper=off,hyper_util=off,tonic=off,tower=off,tokio=off,mio=off,signet_libmdbx=off,\
     opentelemetry=off,opentelemetry_sdk=off,opentelemetry_otlp=off,jsonrpsee=off,jsonrpsee-server=off,\
     soketto=off";
 

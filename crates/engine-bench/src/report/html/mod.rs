@@ -10,7 +10,7 @@ mod heat;
 mod level;
 
 use super::{
-    facts,
+    attribution, facts,
     grid::{self, Grid},
     judged::LevelReport,
     model::Report,
@@ -110,11 +110,21 @@ impl Page {
             ("versus", "Against the best", grid::versus(report)),
             ("engines", "Engines", grid::engines(report)),
             ("comparisons", "Comparisons", facts::comparisons(report)),
+            (
+                "attribution",
+                "Where the time goes, in ms a block",
+                attribution::table(report),
+            ),
             ("work", "State root, per block", facts::work(report)),
             ("rounds", "How many rounds", facts::decisions(report)),
         ] {
             if !grid.rows.is_empty() {
-                self.section(id, title, |page| page.table("broad", &grid));
+                self.section(id, title, |page| {
+                    page.table("broad", &grid);
+                    if id == "attribution" {
+                        page.list("notes", &attribution::lines(report));
+                    }
+                });
             }
         }
     }

@@ -1,0 +1,390 @@
+//! What a running node exports: metrics as it serves them, spans as a collector gets them, and what
+//! becomes of both when the collector does not behave.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+#[expect(dead_code, reason = "other test programs use the rest")]
+mod support;
+
+use engine_api::{
+    jwt::unix_time_s,
+    metric::{self, Metric, Scrape},
+};
+use serde_json::json;
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt as _,
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant},
+};
+use support::{Node, World, ZERO};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_bench-reth");
+
+/// How long something that has been done may take to show.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where the node serves metrics.
+fn metrics_address(node: &Node) -> String {
+    let line = node
+        .log
+        .iter()
+        .find(|line| line.contains("Starting metrics endpoint"));
+    line.unwrap().rsplit_once("url=").unwrap().1.to_owned()
+}
+
+/// Asks with a method for a path; gives status and body.
+fn ask(address: &str, method: &str, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().to_owned(), body.to_owned())
+}
+
+/// The metrics once `until` holds: recording comes after the answer.
+fn metrics_once(node: &Node, until: impl Fn(&Scrape) -> bool) -> Scrape {
+    let address = metrics_address(node);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let scrape = Scrape::parse(&ask(&address, "GET", "/metrics").1);
+        if until(&scrape) {
+            return scrape;
+        }
+        assert!(Instant::now() < deadline, "{scrape:#?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn sum(scrape: &Scrape, metric: Metric) -> f64 {
+    scrape.value(&format!("{}_sum", metric.name)).unwrap()
+}
+
+#[test]
+fn every_metric_is_there_from_the_start_and_counts_what_happened() {
+    let world = World::new();
+    let node = world.node(&["--metrics", "127.0.0.1:0"]);
+    let address = metrics_address(&node);
+    let (status, text) = ask(&address, "GET", "/anything");
+    assert_eq!(status, "200");
+    for metric in metric::ENGINE {
+        let kind = format!("# TYPE {} {}\n", metric.name, metric.kind.name());
+        assert_eq!(text.matches(&kind).count(), 1, "{kind}");
+        assert!(
+            text.contains(&format!("# HELP {} ", metric.name)),
+            "{}",
+            metric.name
+        );
+    }
+    assert_eq!(ask(&address, "POST", "/metrics").0, "405");
+
+    node.advance(3);
+    let mut invalid = node.build();
+    invalid["executionPayload"]["gasUsed"] = json!("0x1");
+    assert_eq!(node.new_payload(&invalid)["status"], "INVALID");
+    let mut orphan = node.build();
+    orphan["executionPayload"]["parentHash"] = json!(format!("0x{}", "11".repeat(32)));
+    // Its hash is another one now.
+    assert_eq!(node.new_payload(&orphan)["status"], "INVALID");
+
+    let is_done = |scrape: &Scrape| {
+        scrape.value(metric::NEW_PAYLOAD_MESSAGES.name) == Some(5.0)
+            && scrape.value("bench_engine_after_answer_seconds_count") == Some(5.0)
+    };
+    let scrape = metrics_once(&node, is_done);
+    for (name, expected) in [
+        (metric::NEW_PAYLOAD_VALID.name, 3.0),
+        (metric::NEW_PAYLOAD_INVALID.name, 2.0),
+        (metric::NEW_PAYLOAD_SYNCING.name, 0.0),
+        (metric::FORKCHOICE_VALID.name, 3.0),
+        (metric::HEAD.name, 3.0),
+        ("reth_engine_rpc_new_payload_v4_count", 5.0),
+        ("reth_engine_rpc_fork_choice_updated_v3_count", 3.0),
+        (
+            "reth_consensus_engine_beacon_new_payload_latency_count",
+            5.0,
+        ),
+        ("reth_sync_execution_execution_histogram_count", 3.0),
+        ("bench_multiproof_chunks_count", 3.0),
+    ] {
+        assert_eq!(scrape.value(name), Some(expected), "{name}");
+    }
+    assert!(
+        sum(&scrape, metric::CHUNKS) >= 3.0,
+        "a job a block at least"
+    );
+    assert!(scrape.value(metric::WORKERS.name).unwrap() >= 2.0);
+
+    // Steps lie within what they are steps of.
+    let parts: f64 = [
+        metric::BLOCK_PREPARE,
+        metric::EXECUTION,
+        metric::BUNDLE,
+        metric::STATE_ROOT,
+        metric::POST_VALIDATION,
+    ]
+    .map(|metric| sum(&scrape, metric))
+    .iter()
+    .sum();
+    let validation = sum(&scrape, metric::VALIDATION);
+    assert!(
+        parts > 0.0 && parts <= validation * 1.000_001,
+        "{parts} {validation}"
+    );
+    assert!(validation <= sum(&scrape, metric::NEW_PAYLOAD_LATENCY));
+    assert_eq!(node.terminate().0, Some(0));
+}
+
+#[test]
+fn metrics_on_a_port_in_use_stop_the_start() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let world = World::new();
+    let chain = world.genesis();
+    let output = world.run(&[
+        "node",
+        "--with-unused-ports",
+        "--metrics",
+        &address,
+        "--chain",
+        chain.to_str().unwrap(),
+    ]);
+    let text = support::stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains(&address) && text.contains("--metrics"),
+        "{text}"
+    );
+}
+
+/// How a collector behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mood {
+    Takes,
+    Fails,
+    Hangs,
+    IsGone,
+}
+
+/// A collector over HTTP, and the bodies it was sent.
+struct Collector {
+    url: String,
+    bodies: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Collector {
+    fn start(mood: Mood) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let bodies = Arc::<Mutex<Vec<u8>>>::default();
+        if mood != Mood::IsGone {
+            let bodies = bodies.clone();
+            thread::spawn(move || {
+                for stream in listener.incoming() {
+                    let bodies = bodies.clone();
+                    thread::spawn(move || serve(stream.unwrap(), mood, &bodies));
+                }
+            });
+        }
+        Self { url, bodies }
+    }
+
+    fn has(&self, bytes: &[u8]) -> bool {
+        let bodies = self.bodies.lock().unwrap();
+        bodies.windows(bytes.len()).any(|window| window == bytes)
+    }
+}
+
+/// Answers one request after another.
+fn serve(stream: TcpStream, mood: Mood, bodies: &Mutex<Vec<u8>>) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut stream = stream;
+    loop {
+        let (mut length, mut line) = (0, String::new());
+        while line != "\r\n" {
+            line.clear();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            let lower = line.to_ascii_lowercase();
+            if let Some(value) = lower.strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        bodies.lock().unwrap().extend(body);
+        let status = match mood {
+            Mood::Takes | Mood::IsGone => "200 OK",
+            Mood::Fails => "500 Internal Server Error",
+            Mood::Hangs => return thread::sleep(Duration::from_secs(600)),
+        };
+        write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").unwrap();
+    }
+}
+
+/// The number after `key=` in a line that holds `message`.
+fn logged(log: &str, message: &str, key: &str) -> Option<u64> {
+    let line = log.lines().find(|line| line.contains(message))?;
+    let words = line.split_whitespace();
+    let value = words
+        .filter_map(|word| word.strip_prefix(key))
+        .next_back()?;
+    value.parse().ok()
+}
+
+#[test]
+fn spans_reach_a_collector_with_names_and_fields_of_reth() {
+    let collector = Collector::start(Mood::Takes);
+    let world = World::new();
+    let flag = format!("--tracing-otlp={}", collector.url);
+    let node = world.node(&[&flag, "--tracing-otlp.service-name", "under-test"]);
+    node.advance(3);
+    let (code, log) = node.terminate();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(
+        logged(&log, "Exported all spans", "exported=").unwrap() > 30,
+        "{log}"
+    );
+    for text in [
+        "under-test",
+        "engine_newPayloadV4",
+        "on_new_payload",
+        "block_num",
+        "execute_block",
+        "await_state_root",
+        "sparse_trie_task",
+        "chunk_size",
+        "account worker",
+        "Account V2 multiproof calculation",
+        "account_targets",
+        "on_forkchoice_updated",
+        "on_save_blocks",
+    ] {
+        assert!(collector.has(text.as_bytes()), "{text}");
+    }
+    // What carries the spans is no part of them.
+    assert!(!collector.has(b"hyper") && !collector.has(b"h2::"));
+}
+
+#[test]
+fn a_request_that_names_its_span_is_placed_below_it() {
+    const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+    const UNSAMPLED: &str = "1bf7651916cd43dd8448eb211c80319d";
+    const SPAN: &str = "b7ad6b7169203331";
+    let collector = Collector::start(Mood::Takes);
+    let world = World::new();
+    let node = world.node(&[&format!("--tracing-otlp={}", collector.url)]);
+    let envelope = node.build();
+    let params = json!([
+        envelope["executionPayload"],
+        [],
+        ZERO,
+        envelope["executionRequests"]
+    ]);
+    let body =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "engine_newPayloadV4", "params": params});
+    let token = node.secret.mint(unix_time_s());
+    for (trace, flags) in [(TRACE, "01"), (UNSAMPLED, "00")] {
+        let authorization = format!("Bearer {token}\r\ntraceparent: 00-{trace}-{SPAN}-{flags}");
+        let (status, answer) = support::post(&node.auth, Some(&authorization), &body.to_string());
+        assert!(status == 200 && answer.contains("VALID"), "{answer}");
+    }
+    assert_eq!(node.terminate().0, Some(0));
+    let bytes = |tag: &[u8], hex: &str| {
+        let digits = hex.as_bytes().chunks(2);
+        let id = digits.map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap());
+        tag.iter().copied().chain(id).collect::<Vec<u8>>()
+    };
+    // Fields 1 and 4 of a span: its trace, and its parent.
+    assert!(collector.has(&bytes(&[0x0a, 16], TRACE)));
+    assert!(collector.has(&bytes(&[0x22, 8], SPAN)));
+    assert!(!collector.has(&bytes(&[0x0a, 16], UNSAMPLED)));
+}
+
+#[test]
+fn a_collector_that_does_not_behave_costs_spans_and_nothing_else() {
+    for mood in [Mood::Fails, Mood::Hangs, Mood::IsGone] {
+        let collector = Collector::start(mood);
+        let world = World::new();
+        let node = world.node(&[&format!("--tracing-otlp={}", collector.url)]);
+        node.advance(4);
+        let (code, log) = node.terminate();
+        assert_eq!(code, Some(0), "{mood:?}: {log}");
+        assert_eq!(
+            logged(&log, "Lost spans", "exported="),
+            Some(0),
+            "{mood:?}: {log}"
+        );
+        assert!(
+            logged(&log, "Lost spans", "lost=").unwrap() > 30,
+            "{mood:?}: {log}"
+        );
+    }
+}
+
+#[test]
+fn spans_over_grpc_that_nobody_takes_are_counted_too() {
+    let gone = Collector::start(Mood::IsGone);
+    let world = World::new();
+    let flag = format!("--tracing-otlp={}", gone.url);
+    let node = world.node(&[&flag, "--tracing-otlp-protocol", "grpc"]);
+    node.advance(2);
+    let (code, log) = node.terminate();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(logged(&log, "Lost spans", "lost=").unwrap() > 20, "{log}");
+}
+
+#[test]
+fn a_full_queue_drops_spans_and_says_so_while_it_runs() {
+    let collector = Collector::start(Mood::Hangs);
+    let world = World::new();
+    let script = world.folder.path().join("program");
+    fs::write(
+        &script,
+        format!("#!/bin/sh\nOTEL_BSP_MAX_QUEUE_SIZE=16 exec {PROGRAM} \"$@\"\n"),
+    )
+    .unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let flag = format!("--tracing-otlp={}", collector.url);
+    let node = world.node_of(&script, &[&flag, "--metrics", "127.0.0.1:0"]);
+    node.advance(4);
+    metrics_once(&node, |scrape| {
+        scrape.value(metric::SPANS_LOST.name).unwrap() > 16.0
+    });
+    let (code, log) = node.terminate();
+    assert_eq!(code, Some(0), "{log}");
+}
+
+#[test]
+fn addresses_that_no_collector_can_have_are_refused() {
+    let world = World::new();
+    for (flags, word) in [
+        (&["--tracing-otlp=https://localhost:4318"][..], "http://"),
+        (
+            &[
+                "--tracing-otlp=http://localhost:4317/v1/traces",
+                "--tracing-otlp-protocol=grpc",
+            ],
+            "grpc",
+        ),
+        (&["--tracing-otlp", "--tracing-otlp.filter=a=b=c"], "a=b=c"),
+        (&["--tracing-otlp.sample-ratio=2"], "0.0 to 1.0"),
+    ] {
+        let arguments: Vec<&str> = ["node"].iter().chain(flags).copied().collect();
+        let output = world.run(&arguments);
+        let text = support::stderr(&output);
+        assert!(
+            !output.status.success() && text.contains(word),
+            "{flags:?}: {text}"
+        );
+    }
+}

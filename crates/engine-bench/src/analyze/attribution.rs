@@ -1,0 +1,498 @@
+//! Where the time of a block went: the client's time cut into phases by what the engine measured.
+//!
+//! With metrics, each phase is the growth of a summary's `_sum` over the measured passes; without, the
+//! engine's log gives a coarser cut. What no metric covers is shown as such, so that the phases of a
+//! cell add up to its client time.
+//!
+//! Invariant: nothing is guessed; a phase that the engine does not measure is part of a remainder.
+
+use super::{outcome::Outcome, sample::Sample};
+use engine_api::metric::{self, Metric, Scrape};
+use serde::{Deserialize, Serialize};
+use std::{fs, io, path::Path};
+
+/// What the engine exported before a measured pass.
+pub(super) const BEFORE_FILE: &str = "metrics-before.prom";
+/// What it exported after it.
+pub(super) const AFTER_FILE: &str = "metrics-after.prom";
+
+/// What an engine exported around a pass.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PassMetrics {
+    before: Scrape,
+    after: Scrape,
+}
+
+impl PassMetrics {
+    /// Reads the files of a pass; `None` when the engine exported nothing.
+    pub fn read(dir: &Path) -> Option<Self> {
+        let read = |name| Some(Scrape::parse(&fs::read_to_string(dir.join(name)).ok()?));
+        Some(Self {
+            before: read(BEFORE_FILE)?,
+            after: read(AFTER_FILE)?,
+        })
+    }
+
+    /// Growth of a summary's sum, in seconds or whatever it observes.
+    fn sum(&self, metric: Metric) -> Option<f64> {
+        let observed = self.after.observed_since(&self.before, metric.name)?;
+        Some(observed.sum)
+    }
+}
+
+/// Keeps what an engine exported around a pass.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn write_metrics(dir: &Path, before: &str, after: &str) -> io::Result<()> {
+    fs::write(dir.join(BEFORE_FILE), before)?;
+    fs::write(dir.join(AFTER_FILE), after)
+}
+
+/// A step of a block.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// Its name for programs.
+    pub key: String,
+    /// Its name for people, fitting `+4.1 ms ...`.
+    pub label: String,
+    /// Mean time of a block, in milliseconds.
+    pub ms_per_block: f64,
+}
+
+/// Something that was counted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Count {
+    /// Its name for programs.
+    pub key: String,
+    /// Its name for people, fitting `... per block 3 → 24`.
+    pub label: String,
+    /// Mean of a block.
+    pub per_block: f64,
+}
+
+/// Where the time of a cell's blocks went.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Attribution {
+    /// `metrics` or `log`.
+    pub source: String,
+    /// Blocks of the measured passes.
+    pub blocks: u64,
+    /// One after another; together they are the client's time.
+    pub phases: Vec<Phase>,
+    /// What happens beside them.
+    pub beside: Vec<Phase>,
+    /// What was counted.
+    pub counts: Vec<Count>,
+    /// Part of the root workers' time in which they had no CPU or no work, 0 to 1.
+    pub workers_idle: Option<f64>,
+    /// Largest relative difference between the metrics and the engine's log where both tell the same.
+    pub log_difference: Option<f64>,
+}
+
+/// Keys of all phases, in their order.
+pub const PHASE_KEYS: [&str; 15] = [
+    "transport",
+    "decode",
+    "queue",
+    "prepare",
+    "pre_execution",
+    "sender_wait",
+    "transactions",
+    "post_execution",
+    "execution",
+    "bundle",
+    "root_wait",
+    "checks",
+    "engine_rest",
+    "forkchoice",
+    "forkchoice_rest",
+];
+
+/// How a phase is measured.
+struct Measure {
+    key: &'static str,
+    label: &'static str,
+    metric: Metric,
+}
+
+const fn measure(key: &'static str, label: &'static str, metric: Metric) -> Measure {
+    Measure { key, label, metric }
+}
+
+/// Before the engine thread has the payload.
+const BEFORE_ENGINE: &[Measure] = &[
+    measure("decode", "decoding the request", metric::PAYLOAD_DECODE),
+    measure("queue", "waiting for the engine thread", metric::QUEUE_WAIT),
+];
+
+/// On the engine thread, without execution.
+const ON_ENGINE: &[Measure] = &[
+    measure("prepare", "preparing the block", metric::BLOCK_PREPARE),
+    measure("bundle", "merging state changes", metric::BUNDLE),
+    measure(
+        "root_wait",
+        "waiting for the state root",
+        metric::STATE_ROOT,
+    ),
+    measure(
+        "checks",
+        "comparing with the header",
+        metric::POST_VALIDATION,
+    ),
+];
+
+/// What execution is made of, where the engine tells.
+const IN_EXECUTION: &[Measure] = &[
+    measure(
+        "pre_execution",
+        "in system calls before",
+        metric::PRE_EXECUTION,
+    ),
+    measure(
+        "sender_wait",
+        "waiting for senders",
+        metric::TRANSACTION_WAIT,
+    ),
+    measure(
+        "transactions",
+        "executing transactions",
+        metric::TRANSACTION_EXECUTION,
+    ),
+    measure(
+        "post_execution",
+        "in system calls after",
+        metric::POST_EXECUTION,
+    ),
+];
+
+const BESIDE: &[Measure] = &[
+    measure("root_total", "of the root's job", metric::ROOT_TOTAL),
+    measure(
+        "worker_busy",
+        "of CPU time of root workers",
+        metric::WORKER_BUSY,
+    ),
+    measure(
+        "after_answer",
+        "of bookkeeping after the answer",
+        metric::AFTER_ANSWER,
+    ),
+    measure("save", "of saving", metric::SAVE_DURATION),
+    measure("stall", "stalled by saving", metric::BACKPRESSURE),
+];
+
+const COUNTS: &[Measure] = &[
+    measure("jobs", "jobs", metric::CHUNKS),
+    measure("batches", "batches", metric::DISPATCHES),
+    measure(
+        "account_targets",
+        "account targets",
+        metric::ACCOUNT_TARGETS,
+    ),
+    measure("storage_targets", "slot targets", metric::STORAGE_TARGETS),
+    measure("nodes_revealed", "nodes read", metric::NODES_REVEALED),
+    measure("nodes_reread", "nodes read again", metric::NODES_REREAD),
+    measure("known_paths", "known paths", metric::KNOWN_PATHS),
+    measure("nodes_hashed", "nodes hashed", metric::NODES_HASHED),
+    measure("longest_chain", "nodes in a row", metric::LONGEST_CHAIN),
+];
+
+/// Where the time of a cell went; `None` when its engine tells nothing.
+pub fn attribute(outcome: &Outcome, cell: &str) -> Option<Attribution> {
+    let passes = outcome.passes.get(cell)?;
+    let samples: Vec<&Sample> = passes.values().flatten().collect();
+    if samples.is_empty() {
+        return None;
+    }
+    let metrics = outcome.metrics.get(cell);
+    let of_pass = |round| metrics.and_then(|metrics| metrics.get(round));
+    let metrics: Option<Vec<&PassMetrics>> = passes.keys().map(of_pass).collect();
+    metrics
+        .and_then(|metrics| from_metrics(&samples, &metrics))
+        .or_else(|| from_log(&samples))
+}
+
+/// Sums over all passes, divided by their blocks.
+struct PerBlock<'a> {
+    passes: &'a [&'a PassMetrics],
+    blocks: f64,
+}
+
+impl PerBlock<'_> {
+    /// `None` when a pass lacks the metric.
+    fn value(&self, metric: Metric) -> Option<f64> {
+        let sums: Option<Vec<f64>> = self.passes.iter().map(|pass| pass.sum(metric)).collect();
+        Some(sums?.iter().sum::<f64>() / self.blocks)
+    }
+
+    fn phase(&self, measure: &Measure) -> Option<Phase> {
+        let seconds = self.value(measure.metric)?;
+        Some(phase(measure.key, measure.label, seconds * 1e3))
+    }
+
+    fn phases(&self, measures: &[Measure]) -> Vec<Phase> {
+        measures
+            .iter()
+            .filter_map(|measure| self.phase(measure))
+            .collect()
+    }
+}
+
+fn phase(key: &str, label: &str, ms_per_block: f64) -> Phase {
+    Phase {
+        key: key.to_owned(),
+        label: label.to_owned(),
+        ms_per_block,
+    }
+}
+
+fn total(phases: &[Phase]) -> f64 {
+    phases.iter().map(|phase| phase.ms_per_block).sum()
+}
+
+/// Client time of a method, in milliseconds a block.
+fn client_ms(samples: &[&Sample], time: fn(&Sample) -> u64) -> f64 {
+    let sum: u64 = samples.iter().map(|sample| time(sample)).sum();
+    sum as f64 / 1e6 / samples.len() as f64
+}
+
+fn from_metrics(samples: &[&Sample], passes: &[&PassMetrics]) -> Option<Attribution> {
+    let per_block = PerBlock {
+        passes,
+        blocks: samples.len() as f64,
+    };
+    let engine_ms = per_block.value(metric::NEW_PAYLOAD_LATENCY)? * 1e3;
+    let mut phases = per_block.phases(BEFORE_ENGINE);
+    let client = client_ms(samples, |sample| sample.new_payload_ns);
+    let transport = client - engine_ms - total(&phases);
+    phases.insert(0, phase("transport", "in transport and HTTP", transport));
+
+    let mut on_engine = per_block.phases(ON_ENGINE);
+    let mut execution = per_block.phases(IN_EXECUTION);
+    if let Some(whole) = per_block.value(metric::EXECUTION) {
+        let rest = whole * 1e3 - total(&execution);
+        execution.push(phase("execution", "in the rest of execution", rest));
+    }
+    let after = on_engine.split_off(on_engine.len().min(1));
+    on_engine.append(&mut execution);
+    on_engine.extend(after);
+    let rest = engine_ms - total(&on_engine);
+    phases.append(&mut on_engine);
+    phases.push(phase("engine_rest", "in the rest of newPayload", rest));
+
+    let forkchoice = client_ms(samples, |sample| sample.forkchoice_updated_ns);
+    let on_thread = per_block.value(metric::FORKCHOICE_LATENCY).unwrap_or(0.0) * 1e3;
+    phases.push(phase("forkchoice", "in the fork choice", on_thread));
+    let rest = forkchoice - on_thread;
+    phases.push(phase("forkchoice_rest", "around the fork choice", rest));
+
+    let counts = COUNTS.iter().filter_map(|measure| {
+        Some(Count {
+            key: measure.key.to_owned(),
+            label: measure.label.to_owned(),
+            per_block: per_block.value(measure.metric)?,
+        })
+    });
+    let busy = per_block.value(metric::WORKER_BUSY);
+    let idle = per_block.value(metric::WORKER_IDLE);
+    let parts = busy.zip(idle).filter(|(busy, idle)| busy + idle > 0.0);
+    Some(Attribution {
+        source: "metrics".to_owned(),
+        blocks: samples.len() as u64,
+        phases,
+        beside: per_block.phases(BESIDE),
+        counts: counts.collect(),
+        workers_idle: parts.map(|(busy, idle)| idle / (busy + idle)),
+        log_difference: log_difference(samples, &per_block),
+    })
+}
+
+/// What a sample says of the engine's time.
+type Told = fn(&Sample) -> Option<u64>;
+
+/// The same two figures from both sources.
+fn log_difference(samples: &[&Sample], per_block: &PerBlock<'_>) -> Option<f64> {
+    let both: [(Metric, Told); 2] = [
+        (metric::STATE_ROOT, |sample| sample.state_root_ns),
+        (metric::VALIDATION, |sample| sample.engine_ns),
+    ];
+    let differences = both.iter().filter_map(|(metric, told)| {
+        let counted = per_block.value(*metric)?;
+        let told: Option<u64> = samples.iter().map(|sample| told(sample)).sum();
+        let told = told? as f64 / 1e9 / per_block.blocks;
+        let scale = counted.max(told);
+        (scale > 0.0).then_some((counted - told).abs() / scale)
+    });
+    differences.reduce(f64::max)
+}
+
+/// The coarser cut: root, the rest of the block, and everything around it.
+fn from_log(samples: &[&Sample]) -> Option<Attribution> {
+    let told = |told: Told| -> Option<f64> {
+        let sum: Option<u64> = samples.iter().map(|sample| told(sample)).sum();
+        Some(sum? as f64 / 1e6 / samples.len() as f64)
+    };
+    let engine = told(|sample| sample.engine_ns)?;
+    let client = client_ms(samples, |sample| sample.new_payload_ns);
+    let forkchoice = client_ms(samples, |sample| sample.forkchoice_updated_ns);
+    let mut phases = vec![phase("transport", "around the block", client - engine)];
+    let root = told(|sample| sample.state_root_ns);
+    if let Some(root) = root {
+        phases.push(phase("root_wait", "waiting for the state root", root));
+    }
+    let rest = engine - root.unwrap_or(0.0);
+    phases.push(phase("engine_rest", "executing and checking", rest));
+    phases.push(phase("forkchoice", "in the fork choice", forkchoice));
+    let jobs: Option<u64> = samples.iter().map(|sample| sample.jobs).sum();
+    let counts = jobs.map(|jobs| Count {
+        key: "jobs".to_owned(),
+        label: "jobs".to_owned(),
+        per_block: jobs as f64 / samples.len() as f64,
+    });
+    Some(Attribution {
+        source: "log".to_owned(),
+        blocks: samples.len() as u64,
+        phases,
+        beside: Vec::new(),
+        counts: counts.into_iter().collect(),
+        workers_idle: None,
+        log_difference: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::sample::tests::sample;
+    use proptest::prelude::*;
+
+    fn scrape(values: &[(Metric, f64)]) -> Scrape {
+        let lines = values.iter().map(|(metric, sum)| {
+            let name = metric.name;
+            format!("{name}_sum {sum}\n{name}_count 1\n")
+        });
+        Scrape::parse(&lines.collect::<String>())
+    }
+
+    fn pass(values: &[(Metric, f64)]) -> PassMetrics {
+        let before: Vec<_> = values.iter().map(|(metric, _)| (*metric, 100.0)).collect();
+        let after: Vec<_> = values
+            .iter()
+            .map(|(metric, sum)| (*metric, 100.0 + sum))
+            .collect();
+        PassMetrics {
+            before: scrape(&before),
+            after: scrape(&after),
+        }
+    }
+
+    fn ms(attribution: &Attribution, key: &str) -> Option<f64> {
+        let found = attribution.phases.iter().find(|phase| phase.key == key)?;
+        Some((found.ms_per_block * 1e6).round() / 1e6)
+    }
+
+    /// Two blocks of 10 ms newPayload and 2 ms fork choice each.
+    fn samples() -> Vec<Sample> {
+        let of = |number| Sample {
+            state_root_ns: Some(3_000_000),
+            engine_ns: Some(8_000_000),
+            jobs: Some(4),
+            ..sample(number, 1, 10_000_000, 2_000_000)
+        };
+        vec![of(1), of(2)]
+    }
+
+    fn attributed(values: &[(Metric, f64)]) -> Attribution {
+        let samples = samples();
+        let samples: Vec<_> = samples.iter().collect();
+        from_metrics(&samples, &[&pass(values)]).unwrap()
+    }
+
+    #[test]
+    fn phases_are_means_of_what_grew() {
+        let found = attributed(&[
+            (metric::NEW_PAYLOAD_LATENCY, 0.018),
+            (metric::QUEUE_WAIT, 0.001),
+            (metric::BLOCK_PREPARE, 0.001),
+            (metric::EXECUTION, 0.010),
+            (metric::TRANSACTION_EXECUTION, 0.007),
+            (metric::STATE_ROOT, 0.006),
+            (metric::VALIDATION, 0.016),
+            (metric::FORKCHOICE_LATENCY, 0.001),
+            (metric::CHUNKS, 8.0),
+            (metric::WORKER_BUSY, 0.003),
+            (metric::WORKER_IDLE, 0.009),
+        ]);
+        for (key, expected) in [
+            ("transport", Some(0.5)),
+            ("queue", Some(0.5)),
+            ("prepare", Some(0.5)),
+            ("transactions", Some(3.5)),
+            ("execution", Some(1.5)),
+            ("root_wait", Some(3.0)),
+            ("engine_rest", Some(0.5)),
+            ("forkchoice", Some(0.5)),
+            ("forkchoice_rest", Some(1.5)),
+            ("checks", None),
+        ] {
+            assert_eq!(ms(&found, key), expected, "{key}");
+        }
+        let order: Vec<_> = found
+            .phases
+            .iter()
+            .map(|phase| phase.key.as_str())
+            .collect();
+        assert_eq!(
+            order[..5],
+            ["transport", "queue", "prepare", "transactions", "execution"]
+        );
+        assert_eq!(found.counts[0].per_block, 4.0);
+        assert_eq!(found.workers_idle, Some(0.75));
+        assert!(found.log_difference.unwrap() < 1e-9);
+    }
+
+    #[test]
+    fn a_log_that_says_something_else_is_noticed() {
+        let found = attributed(&[
+            (metric::NEW_PAYLOAD_LATENCY, 0.018),
+            (metric::STATE_ROOT, 0.003),
+        ]);
+        assert!((found.log_difference.unwrap() - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn without_metrics_the_log_gives_a_coarser_cut() {
+        let samples = samples();
+        let found = from_log(&samples.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!(
+            [
+                ms(&found, "transport"),
+                ms(&found, "root_wait"),
+                ms(&found, "engine_rest")
+            ],
+            [Some(2.0), Some(3.0), Some(5.0)]
+        );
+        let mut untold = samples[0].clone();
+        untold.engine_ns = None;
+        assert_eq!(from_log(&[&untold]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn phases_add_up_to_the_client_time(sums in prop::collection::vec(0.0..0.02, 9)) {
+            let metrics = [
+                metric::NEW_PAYLOAD_LATENCY, metric::QUEUE_WAIT, metric::PAYLOAD_DECODE,
+                metric::EXECUTION, metric::PRE_EXECUTION, metric::STATE_ROOT, metric::BUNDLE,
+                metric::POST_VALIDATION, metric::FORKCHOICE_LATENCY,
+            ];
+            let values: Vec<_> = metrics.into_iter().zip(sums).collect();
+            let found = attributed(&values);
+            let mut known = PHASE_KEYS.iter();
+            for phase in &found.phases {
+                prop_assert!(known.any(|key| *key == phase.key), "{} in its place", phase.key);
+            }
+            prop_assert!((total(&found.phases) - 12.0).abs() < 1e-9);
+        }
+    }
+}
