@@ -27,6 +27,9 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 /// A token older than this is replaced before the next request: half of what verifiers tolerate.
 const TOKEN_LIFETIME_S: u64 = 30;
 
+/// The header that names the sender's span.
+const TRACEPARENT: &str = "traceparent";
+
 /// How much of an unexpected answer an error quotes, in characters.
 const EXCERPT_CHARACTERS: usize = 200;
 
@@ -49,6 +52,7 @@ pub struct EngineClient {
     path: String,
     secret: Option<JwtSecret>,
     token: Option<Token>,
+    traceparent: Option<HeaderValue>,
     timeout: Duration,
     connection: Option<SendRequest<Full<Bytes>>>,
     next_id: u64,
@@ -86,6 +90,7 @@ impl EngineClient {
                 .to_owned(),
             secret,
             token: None,
+            traceparent: None,
             timeout: DEFAULT_TIMEOUT,
             connection: None,
             next_id: 0,
@@ -125,6 +130,12 @@ impl EngineClient {
     /// [`ClientError::Refused`], [`ClientError::Connect`] or [`ClientError::Timeout`].
     pub async fn connect(&mut self) -> Result<(), ClientError> {
         self.ready().await.map(|_| ())
+    }
+
+    /// Names the span that requests are part of from now on (W3C Trace Context); a text that cannot
+    /// be a header names none.
+    pub fn set_traceparent(&mut self, text: &str) {
+        self.traceparent = HeaderValue::from_str(text).ok();
     }
 
     /// Sends a complete JSON-RPC request and times the exchange.
@@ -182,6 +193,9 @@ impl EngineClient {
         let mut builder = Request::post(self.path.as_str())
             .header(header::HOST, self.address.as_str())
             .header(header::CONTENT_TYPE, "application/json");
+        if let Some(traceparent) = &self.traceparent {
+            builder = builder.header(TRACEPARENT, traceparent);
+        }
         if let Some(token) = self.authorization() {
             builder = builder.header(header::AUTHORIZATION, token);
         }
