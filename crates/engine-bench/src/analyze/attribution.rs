@@ -126,9 +126,15 @@ const BEFORE_ENGINE: &[Measure] = &[
     measure("queue", "waiting for the engine thread", metric::QUEUE_WAIT),
 ];
 
-/// On the engine thread, without execution.
-const ON_ENGINE: &[Measure] = &[
-    measure("prepare", "preparing the block", metric::BLOCK_PREPARE),
+/// On the engine thread, before the first transaction.
+const BEFORE_EXECUTION: &[Measure] = &[measure(
+    "prepare",
+    "preparing the block",
+    metric::BLOCK_PREPARE,
+)];
+
+/// On the engine thread, after the last one.
+const AFTER_EXECUTION: &[Measure] = &[
     measure("bundle", "merging state changes", metric::BUNDLE),
     measure(
         "root_wait",
@@ -268,15 +274,14 @@ fn from_metrics(samples: &[&Sample], passes: &[&PassMetrics]) -> Option<Attribut
     let transport = client - engine_ms - total(&phases);
     phases.insert(0, phase("transport", "in transport and HTTP", transport));
 
-    let mut on_engine = per_block.phases(ON_ENGINE);
+    let mut on_engine = per_block.phases(BEFORE_EXECUTION);
     let mut execution = per_block.phases(IN_EXECUTION);
     if let Some(whole) = per_block.value(metric::EXECUTION) {
         let rest = whole * 1e3 - total(&execution);
         execution.push(phase("execution", "in the rest of execution", rest));
     }
-    let after = on_engine.split_off(on_engine.len().min(1));
     on_engine.append(&mut execution);
-    on_engine.extend(after);
+    on_engine.extend(per_block.phases(AFTER_EXECUTION));
     let rest = engine_ms - total(&on_engine);
     phases.append(&mut on_engine);
     phases.push(phase("engine_rest", "in the rest of newPayload", rest));

@@ -19,10 +19,10 @@ mod summary;
 mod work;
 
 pub use adaptive::{AdaptiveError, decide};
-pub(crate) use between::flatten;
 pub use attribution::{
     Attribution, Count, PHASE_KEYS, PassMetrics, Phase, attribute, write_metrics,
 };
+pub(crate) use between::flatten;
 pub use between::{Between, CellDifference, Difference, Side, between};
 pub use compare::{Comparison, Comparisons, Duplicate, Level, NoiseFloor, compare};
 pub use knob::Knob;

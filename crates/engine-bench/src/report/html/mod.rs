@@ -40,6 +40,7 @@ pub fn html(report: &Report) -> String {
     for level in &report.levels {
         page.level(report, level);
     }
+    page.attribution(report);
     page.tables(report);
     page.course(report);
     page.section("failures", "Failures", |page| failures(page, report));
@@ -100,6 +101,18 @@ impl Page {
         });
     }
 
+    fn attribution(&mut self, report: &Report) {
+        let grid = attribution::table(report);
+        if grid.rows.is_empty() {
+            return;
+        }
+        let title = "Where the time goes, in ms a block";
+        self.section("attribution", title, |page| {
+            page.table("broad", &grid);
+            page.list("notes", &attribution::lines(report));
+        });
+    }
+
     fn tables(&mut self, report: &Report) {
         for (id, title, grid) in [
             (
@@ -110,21 +123,11 @@ impl Page {
             ("versus", "Against the best", grid::versus(report)),
             ("engines", "Engines", grid::engines(report)),
             ("comparisons", "Comparisons", facts::comparisons(report)),
-            (
-                "attribution",
-                "Where the time goes, in ms a block",
-                attribution::table(report),
-            ),
             ("work", "State root, per block", facts::work(report)),
             ("rounds", "How many rounds", facts::decisions(report)),
         ] {
             if !grid.rows.is_empty() {
-                self.section(id, title, |page| {
-                    page.table("broad", &grid);
-                    if id == "attribution" {
-                        page.list("notes", &attribution::lines(report));
-                    }
-                });
+                self.section(id, title, |page| page.table("broad", &grid));
             }
         }
     }
