@@ -26,3 +26,4 @@ pub mod report;
 pub mod reset;
 pub mod run;
 pub mod sweep;
+pub mod trace;

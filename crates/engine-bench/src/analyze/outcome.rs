@@ -14,6 +14,7 @@ use crate::{
     journal::{self, Decision, Event, JournalError, Record, VisitFacts, VisitTimes},
     plan::{Plan, PlanError, Visit},
     run::{Environment, MEASURED_DIR, Manifest, VISITS_DIR, plan_sum},
+    trace::{self, CellTraces},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -42,6 +43,8 @@ pub struct Outcome {
     pub passes: HashMap<String, BTreeMap<u64, Vec<Sample>>>,
     /// What engines exported around those passes, as far as they did, likewise.
     pub metrics: HashMap<String, BTreeMap<u64, PassMetrics>>,
+    /// Traces that were made after it.
+    pub traces: Vec<CellTraces>,
     /// What gave no number, in order.
     pub failures: Vec<Failure>,
     /// What makes measurements worse on the machine.
@@ -141,6 +144,7 @@ pub fn read_outcome(dir: &Path) -> Result<Outcome, AnalyzeError> {
         visit_s: visit_seconds(&records),
         passes: HashMap::new(),
         metrics: HashMap::new(),
+        traces: trace::read_index(dir),
         failures: Vec::new(),
         preflight: None,
         manifest: None,

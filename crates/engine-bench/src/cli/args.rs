@@ -6,6 +6,7 @@ use crate::guard::GuardMode;
 use crate::sweep::{
     Axis, ChunkList, Design, Exclusion, GasList, Order, Percent, ResetMethod, Setting, Span, WarmUp,
 };
+use crate::trace::Wanted;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -127,6 +128,13 @@ pub struct SweepArgs {
     /// Go on with an interrupted sweep: its plan and order are taken from the folder
     #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "chunks", "gas", "axes", "set", "design", "standing", "exclude", "engines", "mix", "payloads", "datadir"])]
     pub resume: Option<PathBuf>,
+    /// Afterwards replay the slowest blocks of each cell once more and keep their spans: worst:N, all
+    /// or none
+    #[arg(long, default_value = "none", value_name = "WHICH")]
+    pub trace: Wanted,
+    /// Collector that gets the spans of --trace too, such as a Jaeger on this machine
+    #[arg(long, default_value = "http://127.0.0.1:4318", value_name = "URL")]
+    pub trace_to: String,
     /// Print every resolved value, where it comes from and an estimate, and stop
     #[arg(long)]
     pub dry_run: bool,

@@ -7,8 +7,9 @@ use crate::{
     guard::{GuardMode, Preflight},
     journal::{self, Decision, Event, Journal},
     plan::Plan,
-    run::{self, Ending, Manifest, Options, Progress},
+    run::{self, Ending, Manifest, Options, Prepared, Progress, TraceOptions},
     sweep,
+    trace::{self, Wanted},
 };
 use bench_stats::rounds::PILOT_ROUNDS;
 use eyre::{Result, WrapErr as _, bail};
@@ -68,7 +69,11 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
         begun_with: manifest,
         preflight: preflight(&plan, args.quiet),
     };
-    let ending = super::runtime()?.block_on(measure(&plan, &mut journal, &options))?;
+    let tracing = Tracing {
+        wanted: args.trace,
+        collector: &args.trace_to,
+    };
+    let ending = super::runtime()?.block_on(measure(&plan, &mut journal, &options, tracing))?;
     finish(&out, ending, args)
 }
 
@@ -85,8 +90,57 @@ fn preflight(plan: &Plan, quiet: bool) -> Option<Preflight> {
     Some(preflight)
 }
 
+/// Which blocks are to be traced, and who gets the spans.
+#[derive(Clone, Copy)]
+struct Tracing<'a> {
+    wanted: Wanted,
+    collector: &'a str,
+}
+
+impl Tracing<'_> {
+    /// Makes the traced visits once everything is measured.
+    async fn make(
+        self,
+        plan: &Plan,
+        prepared: &mut Prepared,
+        options: &Options<'_>,
+    ) -> Result<Ending> {
+        if self.wanted == Wanted::None {
+            return Ok(Ending::Complete);
+        }
+        let outcome = analyze::read_outcome(options.out)?;
+        let collector = self.collector.trim_end_matches('/');
+        let traces_url = match collector.strip_suffix(trace::TRACES_PATH) {
+            Some(_) => collector.to_owned(),
+            None => format!("{collector}{}", trace::TRACES_PATH),
+        };
+        let asked = TraceOptions {
+            out: options.out,
+            progress: options.progress,
+            chosen: analyze::choose(&outcome, self.wanted),
+            forward_to: &traces_url,
+            pages: &trace::jaeger_pages(collector),
+        };
+        let tracing = run::trace(plan, prepared, &asked);
+        tokio::select! {
+            biased;
+            () = super::interrupted() => Ok(Ending::Interrupted),
+            traces = tracing => {
+                traces?;
+                options.progress.end();
+                Ok(Ending::Complete)
+            }
+        }
+    }
+}
+
 /// Prepares and drives; a failed preparation is recorded and ends the sweep.
-async fn measure(plan: &Plan, journal: &mut Journal, options: &Options<'_>) -> Result<Ending> {
+async fn measure(
+    plan: &Plan,
+    journal: &mut Journal,
+    options: &Options<'_>,
+    tracing: Tracing<'_>,
+) -> Result<Ending> {
     let preparing = run::prepare(&plan.settings, options.out, options.progress);
     let prepared = tokio::select! {
         biased;
@@ -101,7 +155,10 @@ async fn measure(plan: &Plan, journal: &mut Journal, options: &Options<'_>) -> R
     match prepared {
         Ok(mut prepared) => {
             let ending = run::drive(plan, &mut prepared, journal, options, super::interrupted());
-            Ok(ending.await?)
+            match ending.await? {
+                Ending::Complete => tracing.make(plan, &mut prepared, options).await,
+                Ending::Interrupted => Ok(Ending::Interrupted),
+            }
         }
         Err(error) => {
             let step = error.step.to_string();

@@ -39,6 +39,14 @@ const FIXED_FLAGS: [&str; 21] = [
     "--color=never",
 ];
 
+/// Variables with which an engine exports spans without being told by a flag.
+const TRACING_VARIABLES: [&str; 4] = [
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_PROTOCOL",
+    "OTEL_TRACES_SAMPLER_ARG",
+    "OTEL_SERVICE_NAME",
+];
+
 /// Where metrics are served.
 const METRICS_FLAG: &str = "--metrics";
 
@@ -67,6 +75,10 @@ impl Adapter for Reth {
         command
             .env("RUST_LOG_STYLE", "never")
             .env("RUST_BACKTRACE", "1");
+        // A measured pass is never traced because the shell that started it asks for traces.
+        for variable in TRACING_VARIABLES {
+            command.env_remove(variable);
+        }
         Ok(command)
     }
 

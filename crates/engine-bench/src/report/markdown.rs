@@ -6,6 +6,7 @@ use super::{
     attribution, facts,
     grid::{self, Grid},
     model::Report,
+    traces,
 };
 use std::fmt::Write as _;
 
@@ -28,6 +29,7 @@ pub fn markdown(report: &Report) -> String {
         push_grid(&mut text, &engines);
     }
     push_attribution(&mut text, report);
+    push_traces(&mut text, report);
     push_versus(&mut text, report);
     push_comparisons(&mut text, report);
     push_work(&mut text, report);
@@ -47,6 +49,18 @@ pub fn markdown(report: &Report) -> String {
     }
     push_environment(&mut text, report);
     text
+}
+
+fn push_traces(text: &mut String, report: &Report) {
+    if report.traces.is_empty() {
+        return;
+    }
+    text.push_str(
+        "## Traces\n\nBlocks that were replayed once more with tracing. Perfetto (ui.perfetto.dev) opens \
+         the files.\n\n",
+    );
+    push_grid(text, &traces::table(report));
+    push_list(text, traces::lines(report));
 }
 
 fn push_attribution(text: &mut String, report: &Report) {

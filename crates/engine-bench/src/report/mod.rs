@@ -14,6 +14,7 @@ mod judged;
 mod markdown;
 mod model;
 mod table;
+mod traces;
 mod verify;
 mod visits;
 mod warnings;

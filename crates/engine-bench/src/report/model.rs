@@ -21,6 +21,7 @@ use crate::{
     guard::Preflight,
     run::{Environment, Manifest},
     sweep::Settings,
+    trace::CellTraces,
 };
 use bench_stats::{Estimate, Latencies, interval::CONFIDENCE, settle::Settling};
 use serde::{Deserialize, Serialize};
@@ -56,6 +57,9 @@ pub struct Report {
     /// What moved between each cell and the best of its level.
     #[serde(default)]
     pub attribution: Vec<ChangeReport>,
+    /// Traces of single blocks that were made after everything was measured.
+    #[serde(default)]
+    pub traces: Vec<CellTraces>,
     /// How the rounds of an adaptive sweep were decided; null when their number was given.
     pub adaptive: Option<AdaptiveReport>,
     /// What a reader should doubt, a sentence each.
@@ -218,6 +222,7 @@ impl Report {
             noise_floor: NoiseReport::of(outcome, &comparisons.noise_floor),
             comparisons: decided(&comparisons),
             attribution: Vec::new(),
+            traces: outcome.traces.clone(),
             adaptive: AdaptiveReport::of(outcome),
             warnings: Vec::new(),
             visits: visits(outcome),

@@ -2,7 +2,7 @@
 //!
 //! Invariant: plain text, colour only for a person: none with `NO_COLOR` or into a pipe.
 
-use super::{attribution, grid, model::Report};
+use super::{attribution, grid, model::Report, traces};
 use comfy_table::{Attribute, Cell, CellAlignment, Table, presets};
 use std::fmt::Write as _;
 
@@ -32,6 +32,9 @@ pub fn table(report: &Report, styled: bool) -> String {
         for line in lines {
             let _ = writeln!(text, "{line}");
         }
+    }
+    for line in traces::lines(report) {
+        let _ = writeln!(text, "traces: {line}");
     }
     let details = grid::details(report, grid::Evidence::Figure);
     let _ = writeln!(text, "\n{}", render(&details, false));

@@ -18,6 +18,7 @@ mod repeat;
 mod rounds;
 mod scrape;
 mod state;
+mod traced;
 mod visit;
 
 pub use driver::{DriveError, Ending, Options, check_manifest, drive};
@@ -29,6 +30,7 @@ pub use prepare::{Prepared, prepare};
 pub use progress::{Progress, print_event};
 pub(crate) use state::init_datadir;
 pub use state::{StateKey, make_state};
+pub use traced::{Chosen, TraceOptions, trace};
 
 /// Folder of the visits inside a results folder.
 pub const VISITS_DIR: &str = "visits";
@@ -86,6 +88,8 @@ pub enum Step {
     WarmUp,
     /// The measured pass.
     Measure,
+    /// A further pass, of which spans are kept.
+    Trace,
     /// Stopping the engine.
     Stop,
     /// Writing results.
@@ -105,6 +109,7 @@ impl std::fmt::Display for Step {
             Self::Forkchoice => "forkchoice",
             Self::WarmUp => "warmup",
             Self::Measure => "measure",
+            Self::Trace => "trace",
             Self::Stop => "stop",
             Self::Write => "write",
         })

@@ -60,7 +60,7 @@ pub struct Waits {
 
 impl Waits {
     /// Waits as long as is due after the payload `index` (from 0) with block `number`.
-    async fn after(&mut self, index: usize, number: u64) -> Result<(), PassError> {
+    pub(super) async fn after(&mut self, index: usize, number: u64) -> Result<(), PassError> {
         if !self.time.is_zero() {
             tokio::time::sleep(self.time).await;
         }
@@ -123,7 +123,7 @@ pub async fn replay(
     Ok(())
 }
 
-async fn new_payload(
+pub(super) async fn new_payload(
     client: &mut EngineClient,
     payload: &PreparedPayload,
 ) -> Result<u64, PassError> {
@@ -140,7 +140,7 @@ async fn new_payload(
     Ok(answer.elapsed_ns)
 }
 
-async fn forkchoice(
+pub(super) async fn forkchoice(
     client: &mut EngineClient,
     payload: &PreparedPayload,
 ) -> Result<u64, PassError> {

@@ -44,10 +44,12 @@ pub(super) struct Visiting<'a> {
 }
 
 /// The payloads of one pass and where its files go.
-struct Pass<'a> {
-    step: Step,
-    payloads: &'a [PreparedPayload],
-    dir: PathBuf,
+pub(super) struct Pass<'a> {
+    pub(super) step: Step,
+    pub(super) payloads: &'a [PreparedPayload],
+    pub(super) dir: PathBuf,
+    /// Flags of the engine for this pass alone, in the form of knobs.
+    pub(super) flags: Vec<(String, String)>,
 }
 
 impl Visiting<'_> {
@@ -66,6 +68,7 @@ impl Visiting<'_> {
                 step: Step::WarmUp,
                 payloads: discarded,
                 dir: dir.join(WARMUP_DIR),
+                flags: Vec::new(),
             };
             let (facts, answering_s) = self.whole_pass(&pass, times).await?;
             passes.push(facts);
@@ -75,6 +78,7 @@ impl Visiting<'_> {
             step: Step::Measure,
             payloads: &payloads,
             dir: dir.join(MEASURED_DIR),
+            flags: Vec::new(),
         };
         let (facts, answering_s) = self.whole_pass(&pass, times).await?;
         times.measured_s += answering_s;
@@ -86,7 +90,7 @@ impl Visiting<'_> {
         })
     }
 
-    fn payloads(&mut self) -> Result<Payloads, StepError> {
+    pub(super) fn payloads(&mut self) -> Result<Payloads, StepError> {
         let levels = self.settings.levels.iter();
         let level = levels.copied().find(|level| level.gas == self.cell.gas);
         let level = level.unwrap_or(Level {
@@ -192,7 +196,11 @@ impl Visiting<'_> {
     }
 
     /// Brings the datadir back and looks at what is in it then.
-    async fn reset(&self, workspace: &Workspace, dir: &Path) -> Result<StateFacts, StepError> {
+    pub(super) async fn reset(
+        &self,
+        workspace: &Workspace,
+        dir: &Path,
+    ) -> Result<StateFacts, StepError> {
         let pid_file = &self.prepared.pid_file;
         engine::stop_leftover(pid_file).in_step(Step::Leftover)?;
         let target = self.prepared.base.number();
@@ -204,12 +212,13 @@ impl Visiting<'_> {
     }
 
     /// Starts the engine and makes sure that it stands on the base block and takes a fork choice.
-    async fn start(
+    pub(super) async fn start(
         &self,
         workspace: &Workspace,
         pass: &Pass<'_>,
     ) -> Result<(Engine, Node), StepError> {
-        let knobs = self.settings.knobs_of(&workspace.engine, &self.cell.flags);
+        let mut knobs = self.settings.knobs_of(&workspace.engine, &self.cell.flags);
+        knobs.extend(pass.flags.iter().cloned());
         let launch = Launch {
             engine: &workspace.engine,
             datadir: &workspace.datadir,
@@ -263,7 +272,11 @@ impl Visiting<'_> {
         Err(StepError::new(Step::Attest, &cause))
     }
 
-    async fn waits(&self, engine: &Engine, workspace: &Workspace) -> Result<Waits, StepError> {
+    pub(super) async fn waits(
+        &self,
+        engine: &Engine,
+        workspace: &Workspace,
+    ) -> Result<Waits, StepError> {
         let time = Duration::from_millis(self.settings.wait_time_ms);
         if !self.settings.wait_for_persistence {
             return Ok(Waits {

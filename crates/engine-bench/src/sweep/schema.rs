@@ -174,6 +174,8 @@ mod tests {
             "cache-dir",
             "out",
             "resume",
+            "trace",
+            "trace-to",
             "dry-run",
             "json",
             "quiet",

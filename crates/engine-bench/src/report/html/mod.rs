@@ -14,6 +14,7 @@ use super::{
     grid::{self, Grid},
     judged::LevelReport,
     model::Report,
+    traces,
 };
 use course::Key;
 use level::Figure;
@@ -41,6 +42,7 @@ pub fn html(report: &Report) -> String {
         page.level(report, level);
     }
     page.attribution(report);
+    page.traces(report);
     page.tables(report);
     page.course(report);
     page.section("failures", "Failures", |page| failures(page, report));
@@ -99,6 +101,40 @@ impl Page {
             }
             page.push("</div>");
         });
+    }
+
+    fn traces(&mut self, report: &Report) {
+        if report.traces.is_empty() {
+            return;
+        }
+        self.section("traces", "Traces", |page| {
+            page.push("<p>Blocks that were replayed once more with tracing. Perfetto opens the files.</p>");
+            page.linked_table(&traces::table(report));
+            page.list("notes", &traces::lines(report));
+        });
+    }
+
+    /// A table whose links and files can be followed.
+    fn linked_table(&mut self, grid: &Grid) {
+        let cell = |text: &String| {
+            let text = escape(text);
+            if text.starts_with("http://") || text.ends_with(".json") {
+                return format!("<td><a href=\"{text}\">{text}</a></td>");
+            }
+            format!("<td>{text}</td>")
+        };
+        let head: String = grid
+            .header
+            .iter()
+            .map(|name| format!("<th>{name}</th>"))
+            .collect();
+        let rows = grid.rows.iter();
+        let rows: String = rows
+            .map(|row| format!("<tr>{}</tr>", row.iter().map(cell).collect::<String>()))
+            .collect();
+        self.push(&format!(
+            "<div class=\"wide\"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+        ));
     }
 
     fn attribution(&mut self, report: &Report) {

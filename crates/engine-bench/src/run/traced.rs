@@ -1,0 +1,309 @@
+//! One more visit of a cell, in which chosen blocks are traced.
+//!
+//! Blocks before a chosen one are replayed untraced, so that it finds the engine as a measured pass
+//! does. Invariant: what is timed here is no sample.
+
+use super::{
+    ENGINE_LOG, InStep as _, Prepared, Progress, Step, StepError, Waits, pass,
+    visit::{Pass, Visiting},
+};
+use crate::{
+    engine::Engine,
+    plan::Plan,
+    trace::{
+        self, BlockTrace, CellTraces, Collector, INDEX_FILE, Span, SpanId, TRACES_DIR, TraceId,
+        chrome_trace, traceparent,
+    },
+};
+use engine_api::{EngineClient, PreparedPayload};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+/// Files of the visit itself, beside its traces.
+const VISIT_DIR: &str = "visit";
+
+/// What this program is called in traces.
+const CLIENT_SERVICE: &str = "engine-bench";
+
+/// Which blocks of a cell are traced, and what is known of all of them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Chosen {
+    /// Numbers of the blocks to trace.
+    pub blocks: BTreeSet<u64>,
+    /// Mean client time of every block in measured passes, in milliseconds.
+    pub measured_ms: BTreeMap<u64, f64>,
+}
+
+/// What tracing needs beside the plan.
+pub struct TraceOptions<'a> {
+    /// The results folder.
+    pub out: &'a Path,
+    /// Where progress is shown.
+    pub progress: &'a Progress,
+    /// Chosen blocks by cell id.
+    pub chosen: BTreeMap<String, Chosen>,
+    /// A collector that gets the spans too, as its URL for traces.
+    pub forward_to: &'a str,
+    /// Pages of traces are below this URL.
+    pub pages: &'a str,
+}
+
+/// Makes the traced visits, one cell after another, and writes the traces.
+///
+/// # Errors
+/// When the collector of this program cannot start or files cannot be written. A cell that cannot be
+/// traced says so in its entry.
+pub async fn trace(
+    plan: &Plan,
+    prepared: &mut Prepared,
+    options: &TraceOptions<'_>,
+) -> io::Result<Vec<CellTraces>> {
+    let collector = Collector::start()?;
+    let folder = options.out.join(TRACES_DIR);
+    fs::create_dir_all(&folder)?;
+    let mut traces = Vec::new();
+    for cell in &plan.cells {
+        let Some(chosen) = options.chosen.get(&cell.id) else {
+            continue;
+        };
+        let service = format!("engine-bench-{}", cell.id);
+        let mut visiting = Visiting {
+            settings: &plan.settings,
+            prepared,
+            cell,
+            out: options.out,
+            progress: options.progress,
+            calibrator: None,
+            step: std::cell::Cell::new(Step::Trace),
+        };
+        let of_cell = TracedCell {
+            service: &service,
+            chosen,
+            collector: &collector,
+            options,
+        };
+        let found = of_cell.visit(&mut visiting).await;
+        let found = found.unwrap_or_else(|error| CellTraces {
+            cell: cell.id.clone(),
+            service: service.clone(),
+            blocks: Vec::new(),
+            overhead: None,
+            lost_spans: 0,
+            problem: Some(error.to_string()),
+        });
+        // What a failed visit left is no part of the next.
+        collector.take();
+        traces.push(found);
+        let index = serde_json::to_vec_pretty(&traces).map_err(io::Error::from)?;
+        fs::write(folder.join(INDEX_FILE), index)?;
+    }
+    Ok(traces)
+}
+
+/// One cell being traced.
+struct TracedCell<'a> {
+    service: &'a str,
+    chosen: &'a Chosen,
+    collector: &'a Collector,
+    options: &'a TraceOptions<'a>,
+}
+
+/// A block that was replayed, traced or not.
+struct Replayed {
+    block: u64,
+    /// Client time.
+    ns: u64,
+    /// Its trace, if it was chosen.
+    spans: Vec<Span>,
+}
+
+impl TracedCell<'_> {
+    async fn visit(&self, visiting: &mut Visiting<'_>) -> Result<CellTraces, StepError> {
+        let cell = visiting.cell.id.clone();
+        let payloads = visiting.payloads()?;
+        let last = payloads
+            .iter()
+            .rposition(|payload| self.chosen.blocks.contains(&payload.number));
+        let payloads = &payloads[..last.map_or(0, |last| last + 1)];
+        let folder = self.options.out.join(TRACES_DIR).join(&cell);
+        let pass = Pass {
+            step: Step::Trace,
+            payloads,
+            dir: folder.join(VISIT_DIR),
+            flags: vec![
+                ("tracing-otlp".into(), self.collector.url()),
+                ("tracing-otlp-protocol".into(), "http".into()),
+                ("tracing-otlp.filter".into(), "debug".into()),
+                ("tracing-otlp.service-name".into(), self.service.to_owned()),
+            ],
+        };
+        visiting.progress.message(format!("{cell}: tracing"));
+        let workspace = visiting.prepared.workspace(&visiting.cell.engine)?;
+        visiting.reset(workspace, &pass.dir).await?;
+        let (engine, mut node) = visiting.start(workspace, &pass).await?;
+        let mut waits = visiting.waits(&engine, workspace).await?;
+        let replayed = self
+            .replay(&cell, &mut node.auth, payloads, &mut waits)
+            .await;
+        stop(engine)?;
+        let replayed = replayed?;
+        let messages = self.collector.take();
+        let spans = messages.iter().map(|message| trace::decode(message));
+        let spans: Result<Vec<Vec<Span>>, _> = spans.collect();
+        let engine_spans = spans.in_step(Step::Trace)?.concat();
+
+        let client = replayed.iter().flat_map(|block| block.spans.clone());
+        let mut forwarded = vec![trace::encode(&client.collect::<Vec<_>>()).into()];
+        forwarded.extend(messages);
+        let forwarding = trace::forward(self.options.forward_to, &forwarded).await;
+        let pages = forwarding.is_ok().then_some(self.options.pages);
+        let blocks = self.write(&folder, &cell, (&replayed, &engine_spans), pages);
+        Ok(CellTraces {
+            service: self.service.to_owned(),
+            blocks: blocks.in_step(Step::Write)?,
+            overhead: self.overhead(&replayed),
+            lost_spans: lost_spans(&pass.dir.join(ENGINE_LOG)),
+            problem: forwarding.err(),
+            cell,
+        })
+    }
+
+    async fn replay(
+        &self,
+        cell: &str,
+        client: &mut EngineClient,
+        payloads: &[PreparedPayload],
+        waits: &mut Waits,
+    ) -> Result<Vec<Replayed>, StepError> {
+        let salt = unix_ns();
+        let mut replayed = Vec::with_capacity(payloads.len());
+        for (index, payload) in payloads.iter().enumerate() {
+            let sampled = self.chosen.blocks.contains(&payload.number);
+            let trace = TraceId::of(cell, payload.number, salt);
+            let [root, first, second] = ["payload", "newPayload", "forkchoiceUpdated"]
+                .map(|name| (name, SpanId::of(trace, name)));
+            client.set_traceparent(&traceparent(trace, first.1, sampled));
+            let began = unix_ns();
+            let sent = pass::new_payload(client, payload)
+                .await
+                .in_step(Step::Trace);
+            let answered = unix_ns();
+            client.set_traceparent(&traceparent(trace, second.1, sampled));
+            let between = unix_ns();
+            let updated = pass::forkchoice(client, payload).await.in_step(Step::Trace);
+            let ended = unix_ns();
+            let ns = sent? + updated?;
+            waits
+                .after(index, payload.number)
+                .await
+                .in_step(Step::Trace)?;
+            let span = |(name, id): (&str, SpanId), parent, start_ns, end_ns| Span {
+                trace,
+                id,
+                parent,
+                service: CLIENT_SERVICE.to_owned(),
+                name: name.to_owned(),
+                start_ns,
+                end_ns,
+                fields: vec![
+                    ("block_num".into(), payload.number.to_string()),
+                    ("block_hash".into(), payload.hash.to_string()),
+                    ("gas_used".into(), payload.gas_used.to_string()),
+                    ("cell".into(), cell.to_owned()),
+                ],
+            };
+            let spans = [
+                span(root, None, began, ended),
+                span(first, Some(root.1), began, answered),
+                span(second, Some(root.1), between, ended),
+            ];
+            replayed.push(Replayed {
+                block: payload.number,
+                ns,
+                spans: if sampled { spans.into() } else { Vec::new() },
+            });
+            self.options.progress.advance();
+        }
+        Ok(replayed)
+    }
+
+    /// Writes a file for each traced block.
+    fn write(
+        &self,
+        folder: &Path,
+        cell: &str,
+        (replayed, engine): (&[Replayed], &[Span]),
+        pages: Option<&str>,
+    ) -> io::Result<Vec<BlockTrace>> {
+        let mut blocks = Vec::new();
+        for block in replayed {
+            let Some(root) = block.spans.first() else {
+                continue;
+            };
+            // Saving belongs to no block's trace, but shares its time.
+            let belongs = |span: &&Span| {
+                span.trace == root.trace
+                    || (span.start_ns < root.end_ns && span.end_ns > root.start_ns)
+            };
+            let engine = engine.iter().filter(belongs).cloned();
+            let spans: Vec<Span> = block.spans.iter().cloned().chain(engine).collect();
+            let name = format!("{}.json", block.block);
+            fs::write(folder.join(&name), chrome_trace(&spans).to_string())?;
+            let of_trace = spans.iter().filter(|span| span.trace == root.trace);
+            blocks.push(BlockTrace {
+                block: block.block,
+                trace_id: root.trace.to_string(),
+                spans: of_trace.count(),
+                measured_ms: self.measured_ms(block.block),
+                traced_ms: block.ns as f64 / 1e6,
+                file: format!("{TRACES_DIR}/{cell}/{name}"),
+                link: pages.map(|pages| format!("{pages}/trace/{}", root.trace)),
+            });
+        }
+        Ok(blocks)
+    }
+
+    fn measured_ms(&self, block: u64) -> f64 {
+        let measured = &self.chosen.measured_ms;
+        measured.get(&block).copied().unwrap_or(0.0)
+    }
+
+    /// See [`CellTraces::overhead`].
+    fn overhead(&self, replayed: &[Replayed]) -> Option<f64> {
+        let ratio = |traced: bool| {
+            let blocks = replayed.iter();
+            let blocks = blocks.filter(|block| block.spans.is_empty() != traced);
+            let (now, measured) = blocks.fold((0.0, 0.0), |(now, measured), block| {
+                (
+                    now + block.ns as f64 / 1e6,
+                    measured + self.measured_ms(block.block),
+                )
+            });
+            (measured > 0.0).then_some(now / measured)
+        };
+        Some(ratio(true)? / ratio(false)? - 1.0)
+    }
+}
+
+/// Stopping also sends what the engine still holds.
+fn stop(engine: Engine) -> Result<(), StepError> {
+    engine.stop().in_step(Step::Stop)
+}
+
+fn unix_ns() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// What bench-reth says at its end about spans it could not deliver.
+fn lost_spans(log: &Path) -> u64 {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let line = text.lines().rfind(|line| line.contains("Lost spans"));
+    let words = line.unwrap_or_default().split_whitespace();
+    let mut lost = words.filter_map(|word| word.strip_prefix("lost=")?.parse().ok());
+    lost.next_back().unwrap_or(0)
+}
