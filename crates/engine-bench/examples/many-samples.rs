@@ -1,6 +1,6 @@
 //! Writes a results folder with many samples, so that analysing it can be timed:
-//! `many-samples FROM TO VISITS PAYLOADS`, FROM being a results folder whose plan and journal are
-//! kept in kind.
+//! `many-samples FROM TO VISITS PAYLOADS [CELLS]`, FROM being a results folder whose plan and journal
+//! are kept in kind. With CELLS the first level gets that many chunk sizes.
 //!
 //! Invariant: seeded; the same arguments write the same samples.
 
@@ -8,18 +8,21 @@ use bench_stats::SplitMix;
 use engine_bench::{
     analyze::sample::{self, Sample},
     journal::{self, Event, Journal},
-    plan::{Plan, Visit},
+    plan::{Cell, Plan, Visit},
 };
 use std::{error::Error, path::Path};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [from, to, visits, payloads] = words.as_slice() else {
-        return Err("give FROM TO VISITS PAYLOADS".into());
+    let (Some([from, to, visits, payloads]), cells) = (words.first_chunk(), words.get(4)) else {
+        return Err("give FROM TO VISITS PAYLOADS [CELLS]".into());
     };
     let (to, visits, payloads) = (Path::new(to), visits.parse::<u64>()?, payloads.parse()?);
     std::fs::create_dir_all(to)?;
     let mut plan = Plan::read(Path::new(from))?;
+    if let Some(cells) = cells {
+        widen(&mut plan, cells.parse()?);
+    }
     let round = plan.cells.len().max(1) as u64;
     plan.visits = (0..visits)
         .map(|index| Visit {
@@ -38,6 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for visit in &plan.visits {
         let pass = to.join("visits").join(visit.id()).join("measured");
         std::fs::create_dir_all(&pass)?;
+        journal.write(Event::VisitStarted { visit: visit.id() })?;
         sample::write_pass(&pass, &samples(&mut random, payloads))?;
         journal.write(Event::VisitFinished {
             visit: visit.id(),
@@ -47,6 +51,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     journal.write(Event::SweepFinished)?;
     Ok(())
+}
+
+/// Gives the first level as many cells as are asked for.
+fn widen(plan: &mut Plan, cells: u64) {
+    let first = plan.cells[0].clone();
+    let cell = |chunk: u64| Cell {
+        id: format!("chunk{chunk}-gas{}", first.gas),
+        flags: vec![(first.flags[0].0.clone(), chunk.to_string())],
+        ..first.clone()
+    };
+    plan.cells = (1..=cells).map(cell).collect();
+    plan.duplicates.clear();
 }
 
 fn samples(random: &mut SplitMix, payloads: u64) -> Vec<Sample> {

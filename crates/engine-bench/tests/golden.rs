@@ -35,6 +35,20 @@ fn help_of_sweep() {
 }
 
 #[test]
+fn short_help_of_sweep_fits_a_screen() {
+    let mut cli = Cli::command();
+    cli.build();
+    let sweep = cli.find_subcommand_mut("sweep").unwrap();
+    let text = sweep.render_help().to_string();
+    assert!(text.lines().count() <= 40, "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 120),
+        "{text}"
+    );
+    insta::assert_snapshot!(text);
+}
+
+#[test]
 fn help_of_replay() {
     insta::assert_snapshot!(help("replay"));
 }

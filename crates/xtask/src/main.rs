@@ -3,6 +3,7 @@
 //! `test` is what the README tells people to run and what CI runs; `check` is what has to be green
 //! before a commit; `gen` remakes generated files.
 
+mod browser;
 mod contracts;
 mod fuzz;
 mod go;
@@ -104,7 +105,9 @@ fn test(mut steps: Steps) -> Result<()> {
         "build the chain maker",
         go::build_chain_maker,
     );
-    let programs = go::variables(steps.root());
+    steps.when(browser::missing(), "install a browser", browser::install);
+    let mut programs = go::variables(steps.root());
+    programs.extend(browser::variable());
     let programs: Vec<_> = programs
         .iter()
         .map(|(variable, path)| (*variable, path.as_str()))

@@ -158,6 +158,7 @@ pub(crate) fn cargo(root: &Path) -> Command {
     command
 }
 
-fn in_ci() -> bool {
+/// Whether nothing may be skipped.
+pub(crate) fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }

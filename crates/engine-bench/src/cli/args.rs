@@ -20,7 +20,7 @@ pub struct StateArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
     /// Folder of generated states, payloads and working copies [default: the user's cache folder]
-    #[arg(long, value_name = "DIR")]
+    #[arg(hide_short_help = true, long, value_name = "DIR")]
     pub cache_dir: Option<PathBuf>,
 }
 
@@ -41,16 +41,16 @@ pub struct SweepArgs {
     #[arg(long = "axis", value_name = "FLAG=V1,V2")]
     pub axes: Vec<Axis>,
     /// A flag of the engine that every cell gets; may be repeated
-    #[arg(long, value_name = "FLAG=V")]
+    #[arg(hide_short_help = true, long, value_name = "FLAG=V")]
     pub set: Vec<Setting>,
     /// Which combinations of axis values are measured [default: full]
-    #[arg(long, value_enum)]
+    #[arg(hide_short_help = true, long, value_enum)]
     pub design: Option<Design>,
     /// Where a one-at-a-time design stands on an axis; may be repeated [default: its first value]
-    #[arg(long = "base", value_name = "FLAG=V")]
+    #[arg(hide_short_help = true, long = "base", value_name = "FLAG=V")]
     pub standing: Vec<Setting>,
     /// Leave out cells with all of these values of axes, gas, mix or engine; may be repeated
-    #[arg(long, value_name = "FLAG=V,...")]
+    #[arg(hide_short_help = true, long, value_name = "FLAG=V,...")]
     pub exclude: Vec<Exclusion>,
     /// Engine to measure: bench-reth, a program's name or path, or NAME=PATH; may be repeated [default:
     /// bench-reth]
@@ -71,13 +71,13 @@ pub struct SweepArgs {
     #[arg(long, value_name = "DIR")]
     pub datadir: Option<PathBuf>,
     /// Work on --datadir itself, which changes it
-    #[arg(long, requires = "datadir")]
+    #[arg(hide_short_help = true, long, requires = "datadir")]
     pub in_place: bool,
     /// Replay these payloads: one folder per gas level (10M/, 40M/), or payloads of one level
     #[arg(long, value_name = "DIR")]
     pub payloads: Option<PathBuf>,
     /// Block that every pass starts from [default: the head of the datadir]
-    #[arg(long, value_name = "N")]
+    #[arg(hide_short_help = true, long, value_name = "N")]
     pub target_block: Option<u64>,
     /// How often every cell is visited; intervals and verdicts need at least two [default: as many
     /// as --resolve takes]
@@ -90,37 +90,37 @@ pub struct SweepArgs {
     #[arg(long, value_name = "D", conflicts_with = "rounds")]
     pub budget: Option<Span>,
     /// Smallest difference that matters, as in 1% [default: 1%]
-    #[arg(long, value_name = "P%")]
+    #[arg(hide_short_help = true, long, value_name = "P%")]
     pub relevant: Option<Percent>,
     /// Do not visit one cell of each gas level twice a round to learn how much identical cells differ
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     pub no_aa: bool,
     /// Order of the cells in a round [default: abba for two cells, else random]
-    #[arg(long, value_enum)]
+    #[arg(hide_short_help = true, long, value_enum)]
     pub order: Option<Order>,
     /// What to do about a pass that others disturbed [default: void]
     #[arg(long, value_enum, value_name = "MODE")]
     pub guard: Option<GuardMode>,
     /// Watch nothing: short for --guard off
-    #[arg(long, conflicts_with = "guard")]
+    #[arg(hide_short_help = true, long, conflicts_with = "guard")]
     pub no_guard: bool,
     /// What to replay and discard before the measured pass: full, none, or a number of payloads
     #[arg(long, default_value = "full", value_name = "full|none|N")]
     pub warmup: WarmUp,
     /// How the datadir is brought back to the base block
-    #[arg(long, value_enum, default_value_t = ResetMethod::Unwind)]
+    #[arg(hide_short_help = true, long, value_enum, default_value_t = ResetMethod::Unwind)]
     pub reset: ResetMethod,
     /// Pause after every payload, as in 400ms [default: none]
-    #[arg(long, value_name = "D")]
+    #[arg(hide_short_help = true, long, value_name = "D")]
     pub wait_time: Option<Span>,
     /// Wait until blocks are persisted, after every persistence threshold + 1 payloads
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     pub wait_for_persistence: bool,
     /// Longest time an engine may take to become ready
-    #[arg(long, default_value = "120s", value_name = "D")]
+    #[arg(hide_short_help = true, long, default_value = "120s", value_name = "D")]
     pub ready_timeout: Span,
     /// Longest time an engine may take to answer one request
-    #[arg(long, default_value = "120s", value_name = "D")]
+    #[arg(hide_short_help = true, long, default_value = "120s", value_name = "D")]
     pub request_timeout: Span,
     /// Results folder [default: results/UTC-TIME]
     #[arg(long, value_name = "DIR")]
@@ -139,14 +139,14 @@ pub struct SweepArgs {
     #[arg(long)]
     pub dry_run: bool,
     /// Measure also when there are more than 1,000 cells
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     pub yes: bool,
     /// Print what happens as JSON, a line each, and report.json as the last line; with --dry-run,
     /// plan.json
     #[arg(long)]
     pub json: bool,
     /// Print nothing but errors
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     pub quiet: bool,
 }
 
@@ -225,6 +225,14 @@ pub struct CompareArgs {
     /// Print JSON instead of tables
     #[arg(long)]
     pub json: bool,
+}
+
+/// Flags of `man`.
+#[derive(Debug, Clone, Args)]
+pub struct ManArgs {
+    /// A verb, as in sweep [default: the program]
+    #[arg(value_name = "VERB")]
+    pub verb: Option<String>,
 }
 
 /// Flags of `verify-results`.

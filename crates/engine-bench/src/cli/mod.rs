@@ -6,7 +6,7 @@
 mod args;
 
 pub use args::{
-    CompareArgs, GenerateArgs, InitArgs, ReplayArgs, ReportArgs, StateArgs, SweepArgs,
+    CompareArgs, GenerateArgs, InitArgs, ManArgs, ReplayArgs, ReportArgs, StateArgs, SweepArgs,
     VerifyResultsArgs,
 };
 
@@ -31,15 +31,30 @@ pub struct Cli {
     pub verb: Verb,
 }
 
-const ENGINE_HELP: &str = "The embedded engine, bench-reth, is started by the same program:
+const ENGINE_HELP: &str = "Example:
+  engine-bench sweep --chunks 15,30,60 --gas 10M,40M
+
+The embedded engine, bench-reth, is started by the same program:
   engine-bench node …                    run a node
   engine-bench stage unwind to-block N   bring its datadir back to block N
   engine-bench bench-reth --help         everything it can do";
+
+const SWEEP_HELP: &str = "Examples:
+  engine-bench sweep --chunks 15,30,60 --gas 10M,40M
+  engine-bench sweep sweeps/chunk-size.toml --budget 20m
+  engine-bench sweep --engine old=./reth-old --engine new=./reth-new --rounds 6
+
+-h lists what is used most, --help every flag.";
+
+const COMPARE_HELP: &str = "Examples:
+  engine-bench compare results/before results/after --fail-on-regression 2%
+  engine-bench compare results/one:chunk15-gas10M results/one:chunk60-gas10M";
 
 /// The verbs of the harness.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Measure every combination of knob values and gas levels
+    #[command(after_help = SWEEP_HELP)]
     Sweep(Box<SweepArgs>),
     /// Replay payloads on an engine that is already running
     Replay(ReplayArgs),
@@ -50,11 +65,19 @@ pub enum Verb {
     /// Remake every report of a results folder from its raw samples
     Report(ReportArgs),
     /// Compare two sweeps, or two cells: settings and results that differ
+    #[command(after_help = COMPARE_HELP)]
     Compare(CompareArgs),
     /// Recompute every published number of a results folder from its raw samples
     VerifyResults(VerifyResultsArgs),
     /// Print the JSON schema of sweep files
     Schema,
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page of the program, or of a verb
+    Man(ManArgs),
 }
 
 /// Runs a verb to its end and says how it went. Errors are printed to stderr, one clear message
@@ -69,6 +92,8 @@ pub fn run(verb: Verb) -> ExitCode {
         Verb::Compare(args) => crate::command::compare(&args),
         Verb::VerifyResults(args) => crate::command::verify_results(&args),
         Verb::Schema => crate::command::schema(),
+        Verb::Completions { shell } => crate::command::completions(shell),
+        Verb::Man(args) => crate::command::man(&args),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -7,6 +7,7 @@ mod generate;
 mod init;
 mod replay;
 mod report;
+mod shell;
 mod sweep;
 mod verify_results;
 
@@ -15,6 +16,7 @@ pub(crate) use generate::generate;
 pub(crate) use init::init;
 pub(crate) use replay::replay;
 pub(crate) use report::report;
+pub(crate) use shell::{completions, man};
 pub(crate) use sweep::sweep;
 pub(crate) use verify_results::verify_results;
 

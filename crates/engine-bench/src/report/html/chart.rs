@@ -317,11 +317,12 @@ fn plot(
     mesh.x_label_formatter(&x_text)
         .y_label_formatter(&y_text)
         .x_desc(x.unit.as_str())
-        .y_desc(y.unit.as_str())
         .label_style(LABELS)
         .axis_desc_style(LABELS);
     if y.unit.is_empty() {
         mesh.disable_y_mesh();
+    } else {
+        mesh.y_desc(y.unit.as_str());
     }
     mesh.draw()?;
     for shape in shapes {
