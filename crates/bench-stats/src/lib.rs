@@ -15,6 +15,7 @@
 //! | [`mod@verdict`] | is a difference larger than both, and does it matter? |
 //! | [`bootstrap`] | does resampling agree? |
 //! | [`settle`] | had a pass settled? |
+//! | [`curve`] | which value of a numeric knob is fastest, by a smooth curve? |
 //! | [`components`] | does noise come from blocks or from visits? |
 //! | [`rounds`] | how many more rounds, of which cells? |
 //! | [`separate`] | do two sweeps differ? |
@@ -22,6 +23,7 @@
 
 pub mod bootstrap;
 pub mod components;
+pub mod curve;
 pub mod interval;
 pub mod layout;
 pub mod noise;

@@ -40,11 +40,12 @@ fn short_help_of_sweep_fits_a_screen() {
     cli.build();
     let sweep = cli.find_subcommand_mut("sweep").unwrap();
     let text = sweep.render_help().to_string();
-    assert!(text.lines().count() <= 40, "{text}");
-    assert!(
-        text.lines().all(|line| line.chars().count() <= 120),
-        "{text}"
-    );
+    // As a terminal of 100 columns wraps it.
+    let shown: usize = text
+        .lines()
+        .map(|line| line.chars().count().div_ceil(100).max(1))
+        .sum();
+    assert!(shown <= 50, "{shown} lines: {text}");
     insta::assert_snapshot!(text);
 }
 

@@ -5,6 +5,7 @@
 //! pairs their rounds. Without two rounds on both sides there is no verdict.
 
 use super::{compare, outcome::Outcome, summarize, summary::rounds_of};
+use alloy_primitives::B256;
 use bench_stats::{
     Estimate, Layout, Rules, Throughput, Verdict, compare_all,
     separate::{compare_separate, holm},
@@ -34,6 +35,9 @@ pub struct Between {
     pub cells: Vec<CellDifference>,
     /// Ids of cells that only one side has.
     pub unmatched: Vec<String>,
+    /// Ids of cells of both sides that have no numbers on one.
+    #[serde(default)]
+    pub without_numbers: Vec<String>,
     /// What a reader should doubt, a sentence each.
     pub warnings: Vec<String>,
 }
@@ -66,12 +70,14 @@ pub struct CellDifference {
     pub paired: bool,
     /// What `b` is: `faster`, `slower` or `no difference`; null with one round.
     pub verdict: Option<String>,
+    /// Whether both replayed the same payloads; of others a ratio says little about the engine.
+    pub same_payloads: bool,
 }
 
 impl CellDifference {
     /// Whether `b` is slower by at least this part, beyond doubt and noise.
     pub fn is_regression(&self, part: f64) -> bool {
-        self.verdict.as_deref() == Some("slower") && 1.0 - self.ratio >= part
+        self.same_payloads && self.verdict.as_deref() == Some("slower") && 1.0 - self.ratio >= part
     }
 }
 
@@ -79,20 +85,27 @@ impl CellDifference {
 pub fn between(a: &Side<'_>, b: &Side<'_>, same: bool) -> Between {
     let pairs = pairs(a, b);
     let noise = noise(a).max(noise(b));
-    let cells = if same {
+    let mut cells = if same {
         paired(a.outcome, &pairs, noise)
     } else {
         separate(a, b, &pairs, noise)
     };
+    for cell in &mut cells {
+        cell.same_payloads = blocks(a, &cell.a) == blocks(b, &cell.b);
+    }
+    let compared = |id: &String| cells.iter().any(|cell| cell.b == *id);
+    let without_numbers = pairs.iter().map(|(_, id)| id.clone());
+    let without_numbers: Vec<String> = without_numbers.filter(|id| !compared(id)).collect();
     let matched = |id: &str| pairs.iter().any(|(a, b)| a == id || b == id);
     let ids = [a, b].into_iter().flat_map(ids);
     let mut unmatched: Vec<String> = ids.filter(|id| !matched(id)).collect();
     unmatched.dedup();
     Between {
         configuration: configuration(a, b),
-        warnings: warnings(a, b, &pairs),
+        warnings: warnings(a, b, &cells, &without_numbers),
         cells,
         unmatched,
+        without_numbers,
     }
 }
 
@@ -199,6 +212,7 @@ fn difference(
         high: ratio.interval.map(|(_, high)| high),
         paired,
         verdict: verdict.map(str::to_owned),
+        same_payloads: true,
     }
 }
 
@@ -255,29 +269,45 @@ pub(crate) fn flatten(name: &str, value: Value, into: &mut BTreeMap<String, Valu
     }
 }
 
-fn warnings(a: &Side<'_>, b: &Side<'_>, pairs: &[(String, String)]) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for (id_a, id_b) in pairs {
-        let blocks = |side: &Side<'_>, id: &str| {
-            let pass = side.outcome.passes.get(id)?.values().next()?;
-            Some(
-                pass.iter()
-                    .map(|sample| sample.block_hash)
-                    .collect::<Vec<_>>(),
+/// The payloads of a cell; `None` when it has no numbers.
+fn blocks(side: &Side<'_>, id: &str) -> Option<Vec<B256>> {
+    let pass = side.outcome.passes.get(id)?.values().next()?;
+    Some(pass.iter().map(|sample| sample.block_hash).collect())
+}
+
+fn warnings(
+    a: &Side<'_>,
+    b: &Side<'_>,
+    cells: &[CellDifference],
+    without_numbers: &[String],
+) -> Vec<String> {
+    let differ = cells.iter().filter(|cell| !cell.same_payloads);
+    let mut warnings: Vec<String> = differ
+        .map(|cell| {
+            format!(
+                "{} and {} replayed different payloads: their ratio says little about the engine",
+                cell.a, cell.b
             )
-        };
-        match (blocks(a, id_a), blocks(b, id_b)) {
-            (Some(of_a), Some(of_b)) if of_a != of_b => warnings.push(format!(
-                "{id_a} and {id_b} replayed different payloads: their ratio says little about the \
-                 engine"
-            )),
-            (Some(_), Some(_)) => {}
-            _ => warnings.push(format!("{id_a} and {id_b}: one side has no numbers")),
-        }
-    }
+        })
+        .collect();
+    let missing = without_numbers.iter();
+    warnings.extend(missing.map(|id| format!("{id}: one side has no numbers")));
     for (name, side) in [("a", a), ("b", b)] {
         if !side.outcome.complete {
             warnings.push(format!("sweep {name} is incomplete"));
+        }
+        let edited = side.outcome.edited.iter();
+        warnings.extend(edited.map(|found| format!("sweep {name}: {found}")));
+        let asked = ids(side);
+        let summaries = summarize(side.outcome).into_iter();
+        let unchecked =
+            summaries.filter(|found| !found.root_checked && asked.contains(&found.cell.id));
+        let unchecked: Vec<String> = unchecked.map(|found| found.cell.id).collect();
+        if !unchecked.is_empty() {
+            let list = unchecked.join(", ");
+            warnings.push(format!(
+                "sweep {name}: state roots were not checked in {list}"
+            ));
         }
     }
     warnings
@@ -296,6 +326,7 @@ mod tests {
             high: None,
             paired: false,
             verdict: verdict.map(str::to_owned),
+            same_payloads: true,
         }
     }
 
@@ -320,5 +351,52 @@ mod tests {
         flatten("top", value, &mut flat);
         let names: Vec<&str> = flat.keys().map(String::as_str).collect();
         assert_eq!(names, ["top.a.b", "top.list", "top.rows.0.x"]);
+    }
+
+    /// The small results folder beside the tests.
+    fn outcome() -> Outcome {
+        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/results");
+        super::super::read_outcome(&dir).unwrap()
+    }
+
+    fn compared(a: &Outcome, b: &Outcome, cells: [Option<&str>; 2]) -> Between {
+        let side = |outcome, cell| Side { outcome, cell };
+        between(&side(a, cells[0]), &side(b, cells[1]), false)
+    }
+
+    #[test]
+    fn a_cell_that_gave_no_numbers_is_missed() {
+        let (a, mut b) = (outcome(), outcome());
+        let lost = b.plan.cells[1].id.clone();
+        b.passes.remove(&lost);
+        let found = compared(&a, &b, [None, None]);
+        assert_eq!(found.without_numbers, [lost.clone()]);
+        assert_eq!(found.cells.len(), a.plan.cells.len() - 1);
+        let warning = format!("{lost}: one side has no numbers");
+        assert!(found.warnings.contains(&warning), "{:?}", found.warnings);
+    }
+
+    #[test]
+    fn other_payloads_and_unchecked_roots_are_told() {
+        let (a, mut b) = (outcome(), outcome());
+        let [first, last] = [0, 5].map(|at| a.plan.cells[at].id.clone());
+        let found = compared(&a, &b, [Some(&first), Some(&last)]);
+        assert!(!found.cells[0].same_payloads, "another gas level");
+        assert!(
+            compared(&a, &b, [None, None])
+                .cells
+                .iter()
+                .all(|cell| cell.same_payloads)
+        );
+        b.plan.settings.set.push(crate::sweep::Setting {
+            flag: "bench.root-strategy".into(),
+            value: "skip".into(),
+        });
+        let found = compared(&a, &b, [Some(&first), Some(&first)]);
+        let warned = |word: &str| found.warnings.iter().any(|warning| warning.contains(word));
+        assert!(warned(&format!(
+            "sweep b: state roots were not checked in {first}"
+        )));
+        assert!(!warned("sweep a: state roots"));
     }
 }

@@ -22,6 +22,10 @@ const ERROR: f64 = 0.05;
 /// Replicates of the check by resampling.
 const REPLICATES: usize = 1000;
 
+/// Of sweeps with hundreds of rounds fewer replicates are made: so many rounds are drawn in all.
+const MOST_DRAWS: usize = 200_000;
+const FEWEST_REPLICATES: usize = 200;
+
 /// Chance that an interval of the check misses; it is for one pair alone.
 const CHECK_ERROR: f64 = 0.05;
 
@@ -351,7 +355,7 @@ impl Resampled {
         });
         let (a, b): (Vec<_>, Vec<_>) = shared.unzip();
         let how = Resampling {
-            replicates: REPLICATES,
+            replicates: (MOST_DRAWS / a.len().max(1)).clamp(FEWEST_REPLICATES, REPLICATES),
             error: CHECK_ERROR,
             seed,
         };

@@ -10,6 +10,7 @@ mod adaptive;
 mod attribution;
 mod between;
 mod compare;
+mod curves;
 mod knob;
 mod made;
 mod noise;
@@ -26,6 +27,7 @@ pub use attribution::{
 pub(crate) use between::flatten;
 pub use between::{Between, CellDifference, Difference, Side, between};
 pub use compare::{Comparison, Comparisons, Duplicate, Level, NoiseFloor, compare};
+pub use curves::{Response, responses};
 pub use knob::Knob;
 pub use made::{Ended, Made};
 pub use noise::{LevelNoise, level_noise};

@@ -75,6 +75,20 @@ fn judge(between: &analyze::Between, part: f64) -> Result<ExitCode> {
         eprintln!("regression: {} got slower", slower.join(", "));
         return Ok(ExitCode::from(EXIT_FOUND));
     }
+    if !between.without_numbers.is_empty() {
+        let cells = between.without_numbers.join(", ");
+        eprintln!(
+            "error: {cells} gave no numbers on one side, so whether they got slower is unknown"
+        );
+        return Ok(ExitCode::from(EXIT_NOTHING_MEASURED));
+    }
+    if between.cells.iter().any(|cell| !cell.same_payloads) {
+        eprintln!(
+            "error: the two replayed different payloads, which tells nothing about a regression; measure \
+             both with the same --payloads, or the same profile, seed and mix"
+        );
+        return Ok(ExitCode::from(EXIT_NOTHING_MEASURED));
+    }
     if between.cells.iter().any(|cell| cell.verdict.is_none()) {
         eprintln!(
             "error: one round tells no regression from noise; measure both with --rounds 3 or more"

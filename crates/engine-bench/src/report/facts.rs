@@ -108,6 +108,58 @@ pub(super) fn machine(report: &Report) -> Vec<String> {
     lines
 }
 
+/// What about the machine makes measurements worse: a row per check.
+pub(super) fn preflight(report: &Report) -> Grid {
+    let checks = report.environment.preflight.iter();
+    let rows = checks.flat_map(|found| &found.checks).map(|check| {
+        let points = match check.points {
+            0 => "fine".to_owned(),
+            points => format!("-{points}"),
+        };
+        vec![
+            check.name.clone(),
+            check.found.clone(),
+            points,
+            check.advice.clone(),
+        ]
+    });
+    let score = report.environment.preflight.as_ref();
+    let score = score.map_or(0, |found| found.score);
+    let points = format!("points, {score} left of 100");
+    grid(["machine", "found", &points, "advice"], rows)
+}
+
+/// Tables that a reset did not always bring back to as many rows.
+pub(super) fn state_drift(report: &Report) -> Grid {
+    let rows = report.guard.state_drift.iter().map(|drift| {
+        vec![
+            drift.engine.clone(),
+            drift.table.clone(),
+            drift.fewest.to_string(),
+            drift.most.to_string(),
+        ]
+    });
+    let header = ["engine", "table that drifted", "fewest rows", "most rows"];
+    grid(header, rows)
+}
+
+/// Visits that others disturbed: void ones, and those that count nevertheless.
+pub(super) fn disturbed(report: &Report) -> Grid {
+    let visits = report.visits.iter().enumerate();
+    let rows = visits.filter(|(_, visit)| !visit.facts.contaminations.is_empty());
+    let rows = rows.map(|(index, visit)| {
+        let details = visit.facts.contaminations.iter();
+        let details: Vec<&str> = details.map(|found| found.detail.as_str()).collect();
+        vec![
+            (index + 1).to_string(),
+            format!("{}-{}", visit.round, visit.cell),
+            visit.ended.clone(),
+            details.join("; "),
+        ]
+    });
+    grid(["visit", "name", "is", "disturbed by"], rows)
+}
+
 /// Every value of a part of the report under its full name.
 pub(super) fn values(part: &impl Serialize) -> Grid {
     let mut values = BTreeMap::new();

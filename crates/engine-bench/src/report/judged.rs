@@ -2,7 +2,7 @@
 //!
 //! Invariant: a field that is unknown is null; no interval and no verdict is invented.
 
-use super::model::CellReport;
+use super::{curve::CurveReport, model::CellReport};
 use crate::{
     analyze::{self, Comparisons, Outcome},
     journal::Decision,
@@ -34,6 +34,9 @@ pub struct LevelReport {
     /// Cells that vary more than the others do and are judged by their own noise.
     #[serde(default)]
     pub unsteady: Vec<String>,
+    /// Curves over its numeric axes; of axes with at least five values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub curves: Vec<CurveReport>,
 }
 
 /// A cell against the highest of its level.
@@ -250,7 +253,8 @@ impl LevelReport {
             && (self.load.mix.is_none() || self.load.mix.as_deref() == mix)
     }
 
-    pub(super) fn of(level: &analyze::Level) -> Self {
+    pub(super) fn of(outcome: &Outcome, level: &analyze::Level) -> Self {
+        let curves = analyze::responses(outcome, &level.load).into_iter();
         let versus = level.versus_best.iter();
         Self {
             load: level.load.clone(),
@@ -265,6 +269,7 @@ impl LevelReport {
                 .collect(),
             visit_noise: level.spread.map(|spread| spread.deviation),
             unsteady: level.unsteady.clone(),
+            curves: curves.map(CurveReport::of).collect(),
         }
     }
 }

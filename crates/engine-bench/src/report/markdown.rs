@@ -3,7 +3,7 @@
 //! Invariant: says how the numbers were made and what they do not say, beside the numbers.
 
 use super::{
-    attribution, facts,
+    attribution, curve, facts,
     grid::{self, Grid},
     model::Report,
     traces,
@@ -23,6 +23,13 @@ pub fn markdown(report: &Report) -> String {
         "## Cells\n\nThroughputs in Ggas/s; latency is newPayload + forkchoiceUpdated.\n\n",
     );
     push_grid(&mut text, &grid::details(report, grid::Evidence::Full));
+    let curves = curve::curves(report);
+    if !curves.rows.is_empty() {
+        text.push_str(
+            "## Curves\n\nA parabola over the logarithm of the value, fitted to the logarithm of throughput.\n\n",
+        );
+        push_grid(&mut text, &curves);
+    }
     let engines = grid::engines(report);
     if !engines.rows.is_empty() {
         text.push_str("## Engines\n\nRatios of execution throughput on the same payloads.\n\n");

@@ -6,6 +6,7 @@
 mod attribution;
 mod between;
 mod blocks;
+mod curve;
 mod facts;
 mod grid;
 mod guard;
@@ -23,6 +24,7 @@ mod work;
 pub use attribution::{ChangeReport, MovedReport};
 pub use between::between;
 pub use blocks::{BlocksReport, HistogramReport};
+pub use curve::{CurveCell, CurveReport};
 pub use guard::{GuardReport, StateDrift};
 pub use html::html;
 pub use judged::{

@@ -213,7 +213,11 @@ impl Report {
                 .iter()
                 .map(|summary| CellReport::of(summary, &outcome.plan.settings, &shapes))
                 .collect(),
-            levels: comparisons.levels.iter().map(LevelReport::of).collect(),
+            levels: comparisons
+                .levels
+                .iter()
+                .map(|level| LevelReport::of(outcome, level))
+                .collect(),
             ranking: analyze::ranking(&summaries)
                 .into_iter()
                 .map(RankReport::of)

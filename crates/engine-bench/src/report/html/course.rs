@@ -10,7 +10,10 @@ use plotters::style::RGBColor;
 /// Height of a row of the order of visits, in pixels: there may be many.
 const ORDER_ROW: u32 = 20;
 const TIME_ROW: u32 = 24;
-const DRIFT_HEIGHT: u32 = 180;
+pub(super) const DRIFT_HEIGHT: u32 = 180;
+
+/// Most visits that a drawing shows; of more, every second or third is left out.
+const MOST_VISITS: usize = 1_200;
 
 /// What belongs to which colour.
 pub(super) type Key = Vec<(String, RGBColor)>;
@@ -24,27 +27,43 @@ pub(super) fn order(report: &Report) -> Option<Figure> {
         }
     }
     let rows = names.len();
-    let shapes = report
-        .visits
-        .iter()
-        .enumerate()
-        .filter_map(|(index, visit)| {
-            let y = row(names.iter().position(|name| *name == visit.cell)?, rows);
-            let x = index as f64 + 1.0;
-            let colour = match visit.ended.as_str() {
-                "finished" => GOOD,
-                "failed" => BAD,
-                _ => GREY,
-            };
-            let corners = ((x - 0.45, y - 0.35), (x + 0.45, y + 0.35));
-            Some(Shape::rect(corners, colour, title(index, visit)))
-        });
+    let shapes = shown(report).filter_map(|(index, visit)| {
+        let y = row(names.iter().position(|name| *name == visit.cell)?, rows);
+        let x = index as f64 + 1.0;
+        let colour = match visit.ended.as_str() {
+            "finished" => GOOD,
+            "failed" => BAD,
+            _ => GREY,
+        };
+        let corners = ((x - 0.45, y - 0.35), (x + 0.45, y + 0.35));
+        Some(Shape::rect(corners, colour, title(index, visit)))
+    });
     let shapes: Vec<Shape> = shapes.collect();
     let x = Axis::linear((0.5, report.visits.len() as f64 + 0.5), "visit");
     Some(Figure {
         svg: draw(&x, &Axis::rows(&names), ORDER_ROW * rows as u32, &shapes)?,
-        caption: "Order of the visits. Green: finished; red: failed; grey: made again.".to_owned(),
+        caption:
+            "Order of the visits. Green: finished; red: failed; grey: void or cut short, and made \
+                  again."
+                .to_owned(),
     })
+}
+
+/// The visits that are drawn, with their place in the order.
+pub(super) fn shown(report: &Report) -> impl Iterator<Item = (usize, &VisitReport)> {
+    let step = report.visits.len().div_ceil(MOST_VISITS).max(1);
+    report.visits.iter().enumerate().step_by(step)
+}
+
+pub(super) fn minutes(visit: &VisitReport) -> f64 {
+    visit.begun_s / 60.0
+}
+
+/// The cell that a duplicate repeats; a cell itself.
+pub(super) fn original<'a>(report: &'a Report, id: &'a str) -> &'a str {
+    let mut duplicates = report.noise_floor.duplicates.iter();
+    let found = duplicates.find(|found| found.id == id);
+    found.map_or(id, |found| &found.of)
 }
 
 fn title(index: usize, visit: &VisitReport) -> String {
@@ -64,18 +83,12 @@ fn title(index: usize, visit: &VisitReport) -> String {
 /// How visits went against the mean of their cell, over time; levels by colour.
 pub(super) fn drift(report: &Report) -> Option<(Figure, Key)> {
     let level_of = |visit: &VisitReport| {
-        let mut duplicates = report.noise_floor.duplicates.iter();
-        let original = duplicates.find(|found| found.id == visit.cell);
-        let id = original.map_or(&visit.cell, |found| &found.of);
-        let cell = report.cells.iter().find(|cell| cell.id == *id)?;
+        let id = original(report, &visit.cell);
+        let cell = report.cells.iter().find(|cell| cell.id == id)?;
         report.levels.iter().position(|level| level.is_of(cell))
     };
-    let known = || {
-        let visits = report.visits.iter().enumerate();
-        visits.filter_map(|(index, visit)| Some((index, visit, visit.relative?)))
-    };
+    let known = || shown(report).filter_map(|(index, visit)| Some((index, visit, visit.relative?)));
     known().find(|(_, visit, _)| visit.round > 1)?;
-    let minutes = |visit: &VisitReport| visit.begun_s / 60.0;
     let x = Axis::linear(
         span(known().map(|(_, visit, _)| minutes(visit)))?,
         "minutes",
@@ -109,6 +122,8 @@ pub(super) fn time(report: &Report) -> Option<Figure> {
         ("start", time.start),
         ("stop", time.stop),
         ("wait", time.wait),
+        ("void", time.voided),
+        ("guard", time.guard),
         ("other", time.other),
     ];
     let names: Vec<String> = parts.iter().map(|(name, _)| (*name).to_owned()).collect();

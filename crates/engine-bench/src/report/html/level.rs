@@ -11,6 +11,9 @@ use super::{
 /// Height of a row, in pixels.
 const ROW: u32 = 26;
 
+/// Most visits of a cell that are drawn; of more, every second or third is left out.
+const MOST_DOTS: usize = 200;
+
 /// A drawing and what is to be said about it.
 pub(super) struct Figure {
     pub(super) caption: String,
@@ -130,7 +133,8 @@ fn visits(report: &Report, level: &LevelReport) -> Option<Figure> {
         let title = format!("{}: {mean:.4} Ggas/s over all visits", cell.id);
         let corners = ((mean - tick, y - 0.35), (mean + tick, y + 0.35));
         shapes.push(Shape::rect(corners, GREY, title));
-        shapes.extend(cell.rounds.iter().map(|round| {
+        let step = cell.rounds.len().div_ceil(MOST_DOTS).max(1);
+        shapes.extend(cell.rounds.iter().step_by(step).map(|round| {
             let value = round.ggas_per_second;
             let title = format!("{}, round {}: {value:.4} Ggas/s", cell.id, round.round);
             Shape::dot((value, y), COLOURS[2], title).faint(0.6)

@@ -6,8 +6,10 @@
 
 mod chart;
 mod course;
+mod curve;
 mod heat;
 mod level;
+mod machine;
 
 use super::{
     attribution, facts,
@@ -45,9 +47,16 @@ pub fn html(report: &Report) -> String {
     page.traces(report);
     page.tables(report);
     page.course(report);
-    page.section("failures", "Failures", |page| failures(page, report));
+    page.section("failures", "Failures and void visits", |page| {
+        failures(page, report)
+    });
     page.section("environment", "Environment", |page| {
         page.list("notes", &facts::machine(report));
+        for grid in [facts::preflight(report), facts::state_drift(report)] {
+            if !grid.rows.is_empty() {
+                page.table("", &grid);
+            }
+        }
     });
     page.section("configuration", "Configuration", |page| {
         page.table("values", &facts::values(&report.configuration));
@@ -57,8 +66,12 @@ pub fn html(report: &Report) -> String {
 }
 
 fn failures(page: &mut Page, report: &Report) {
+    let disturbed = facts::disturbed(report);
+    if !disturbed.rows.is_empty() {
+        page.table("broad", &disturbed);
+    }
     if report.failures.is_empty() {
-        page.push("<p>None.</p>");
+        page.push("<p>Nothing failed.</p>");
         return;
     }
     let lines: Vec<String> = report.failures.iter().map(grid::failure_line).collect();
@@ -98,6 +111,11 @@ impl Page {
             page.push("<div class=\"charts\">");
             for figure in level::figures(report, level) {
                 page.figure(&figure, &Key::new());
+            }
+            for found in &level.curves {
+                if let Some(figure) = curve::curve(report, found) {
+                    page.figure(&figure, &Key::new());
+                }
             }
             page.push("</div>");
         });
@@ -157,6 +175,7 @@ impl Page {
                 grid::details(report, grid::Evidence::Full),
             ),
             ("versus", "Against the best", grid::versus(report)),
+            ("curves", "Curves", super::curve::curves(report)),
             ("engines", "Engines", grid::engines(report)),
             ("comparisons", "Comparisons", facts::comparisons(report)),
             ("work", "State root, per block", facts::work(report)),
@@ -176,7 +195,12 @@ impl Page {
             if let Some(figure) = course::order(report) {
                 page.figure(&figure, &Key::new());
             }
-            if let Some((figure, key)) = course::drift(report) {
+            let drifts = [
+                course::drift(report),
+                machine::calibration(report),
+                machine::state(report),
+            ];
+            for (figure, key) in drifts.into_iter().flatten() {
                 page.figure(&figure, &key);
             }
             if let Some(figure) = course::time(report) {
