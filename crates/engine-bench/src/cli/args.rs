@@ -99,7 +99,7 @@ pub struct SweepArgs {
     #[arg(hide_short_help = true, long, value_enum)]
     pub order: Option<Order>,
     /// What to do about a pass that others disturbed [default: void]
-    #[arg(long, value_enum, value_name = "MODE")]
+    #[arg(hide_short_help = true, long, value_enum, value_name = "MODE")]
     pub guard: Option<GuardMode>,
     /// Watch nothing: short for --guard off
     #[arg(hide_short_help = true, long, conflicts_with = "guard")]

@@ -3,7 +3,10 @@
 //! Invariant: a sentence names differences of means and no cause; whether a difference is real is the
 //! comparison's matter.
 
-use super::{grid::Grid, model::Report};
+use super::{
+    grid::{Grid, NOTHING},
+    model::Report,
+};
 use crate::analyze::Attribution;
 use serde::{Deserialize, Serialize};
 
@@ -204,27 +207,38 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("fork choice", &["forkchoice", "forkchoice_rest"]),
 ];
 
-/// The same in few columns.
+/// The same in few columns; one that no cell has anything in is left out.
 pub(super) fn short_table(report: &Report) -> Grid {
     let cells = report.cells.iter();
-    let told = cells.filter_map(|cell| Some((cell, cell.attribution.as_ref()?)));
-    let rows = told.map(|(cell, of)| {
-        let sum = |keys: &[&str]| {
-            let phases = of.phases.iter();
-            let phases = phases.filter(|phase| keys.contains(&phase.key.as_str()));
-            phases.map(|phase| phase.ms_per_block).sum::<f64>()
-        };
-        let mut row = vec![cell.id.clone()];
-        row.extend(GROUPS.iter().map(|(_, keys)| format!("{:.2}", sum(keys))));
-        let total: f64 = of.phases.iter().map(|phase| phase.ms_per_block).sum();
-        row.push(format!("{total:.2}"));
-        row.push(idle_text(of));
+    let told = cells.filter_map(|cell| Some((cell.id.as_str(), cell.attribution.as_ref()?)));
+    let told: Vec<(&str, &Attribution)> = told.collect();
+    let sum = |of: &Attribution, keys: &[&str]| {
+        let phases = of.phases.iter();
+        let phases = phases.filter(|phase| keys.contains(&phase.key.as_str()));
+        let parts = phases.map(|phase| phase.ms_per_block);
+        parts.reduce(|all, part| all + part)
+    };
+    let visible = |keys: &[&str]| told.iter().any(|(_, of)| sum(of, keys).is_some());
+    let groups = GROUPS.iter().filter(|(_, keys)| visible(keys));
+    let groups: Vec<_> = groups.collect();
+    let idle = told.iter().any(|(_, of)| of.workers_idle.is_some());
+    let rows = told.iter().map(|(id, of)| {
+        let ms = |ms: Option<f64>| ms.map_or(NOTHING.to_owned(), |ms| format!("{ms:.2}"));
+        let mut row = vec![(*id).to_owned()];
+        row.extend(groups.iter().map(|(_, keys)| ms(sum(of, keys))));
+        row.push(ms(of
+            .phases
+            .iter()
+            .map(|phase| phase.ms_per_block)
+            .reduce(|all, part| all + part)));
+        row.extend(idle.then(|| idle_text(of)));
         row
     });
     let rows: Vec<_> = rows.collect();
     let mut header = vec!["ms a block".to_owned()];
-    header.extend(GROUPS.iter().map(|(name, _)| (*name).to_owned()));
-    header.extend(["total", "workers idle"].map(str::to_owned));
+    header.extend(groups.iter().map(|(name, _)| (*name).to_owned()));
+    header.push("total".to_owned());
+    header.extend(idle.then(|| "workers idle".to_owned()));
     Grid { header, rows }
 }
 
