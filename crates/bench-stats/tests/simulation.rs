@@ -3,7 +3,8 @@
 //!
 //! A simulated pass replays blocks of unequal cost. Its noise is that of small machines: a restart
 //! moves all blocks of a visit by 0.75 %, a round moves all its visits by 2 %, and block times carry
-//! correlated noise of 3 % with a coefficient of 0.4 between neighbours: 1 % a visit, all in all.
+//! correlated noise of 3 % with a coefficient of 0.4 between neighbours: 1 % a visit, all in all. A machine
+//! can be worse than that in two ways: it wanders from visit to visit, and some visits are disturbed.
 //!
 //! Invariant: seeded, so a failure is the same on every machine.
 
@@ -18,6 +19,8 @@ const RESTART: f64 = 0.0075;
 const DRIFT: f64 = 0.02;
 const BLOCK: f64 = 0.03;
 const CORRELATION: f64 = 0.4;
+/// How much slower a disturbed visit is.
+const DISTURBED: f64 = 0.05;
 
 /// One gas level of a simulated sweep. The last cell duplicates the first.
 struct Level {
@@ -26,6 +29,11 @@ struct Level {
     /// Noise of each cell's restarts, relative to the usual one.
     restless: Vec<f64>,
     costs: Vec<f64>,
+    /// How far the machine wanders from one visit to the next, relative, and how far it has come.
+    wander: f64,
+    wandered: f64,
+    /// Part of the visits that are disturbed.
+    disturbed: f64,
     random: SplitMix,
 }
 
@@ -39,6 +47,9 @@ impl Level {
             restless: vec![1.0; slowness.len()],
             slowness,
             costs,
+            wander: 0.0,
+            wandered: 0.0,
+            disturbed: 0.0,
             random,
         }
     }
@@ -47,23 +58,34 @@ impl Level {
         self.slowness.len() - 1
     }
 
-    /// One round: gas and nanoseconds of every block of every cell.
+    /// One round: gas and nanoseconds of every block of every cell, visited in random order.
     fn round(&mut self) -> Vec<Vec<(u64, u64)>> {
         let drift = DRIFT * self.random.normal();
-        let cells = self.slowness.clone().into_iter().zip(self.restless.clone());
-        cells
-            .map(|(slowness, restless)| {
-                let visit = drift + restless * RESTART * self.random.normal();
-                let mut noise = 0.0;
-                let step = BLOCK * (1.0 - CORRELATION * CORRELATION).sqrt();
-                let block = |cost: &f64| {
-                    noise = CORRELATION * noise + step * self.random.normal();
-                    let time = 10e6 * cost * slowness * (visit + noise).exp();
-                    (10_000_000, time as u64)
-                };
-                self.costs.iter().map(block).collect()
-            })
-            .collect()
+        let mut visits = vec![Vec::new(); self.slowness.len()];
+        let mut order: Vec<usize> = (0..visits.len()).collect();
+        self.random.shuffle(&mut order);
+        for cell in order {
+            self.wandered += self.wander * self.random.normal();
+            let slow = self.random.unit() < self.disturbed;
+            let machine = drift + self.wandered + if slow { DISTURBED } else { 0.0 };
+            visits[cell] = self.visit(cell, machine);
+        }
+        visits
+    }
+
+    /// One visit while everything is slower by this part.
+    fn visit(&mut self, cell: usize, machine: f64) -> Vec<(u64, u64)> {
+        let slowness = self.slowness[cell];
+        let visit = machine + self.restless[cell] * RESTART * self.random.normal();
+        let step = BLOCK * (1.0 - CORRELATION * CORRELATION).sqrt();
+        let mut noise = 0.0;
+        let random = &mut self.random;
+        let block = |cost: &f64| {
+            noise = CORRELATION * noise + step * random.normal();
+            let time = 10e6 * cost * slowness * (visit + noise).exp();
+            (10_000_000, time as u64)
+        };
+        self.costs.iter().map(block).collect()
     }
 }
 
@@ -140,6 +162,31 @@ fn equal_cells_are_told_apart_in_at_most_5_percent_of_sweeps() {
             named <= 10,
             "{cells} cells, {levels} levels, {rounds} rounds: {named}"
         );
+    }
+}
+
+#[test]
+fn a_machine_that_wanders_or_is_disturbed_names_no_differences() {
+    for (wander, disturbed) in [
+        (0.003, 0.0),
+        (0.01, 0.0),
+        (0.0, 0.05),
+        (0.0, 0.2),
+        (0.003, 0.05),
+    ] {
+        for cells in [2, 4, 8] {
+            let named = (0..SWEEPS).filter(|sweep| {
+                let mut level = Level::new(sweep * 101 + 50_000, &vec![1.0; cells]);
+                (level.wander, level.disturbed) = (wander, disturbed);
+                names_a_difference(&[Layout::new(visit(&mut level, 6))], 0.05)
+            });
+            let named = named.count();
+            println!(
+                "{cells} cells, wandering {wander} a visit, {disturbed} of visits disturbed: {named} of \
+                 {SWEEPS} name a difference"
+            );
+            assert!(named <= 10, "{cells} cells, {wander}, {disturbed}: {named}");
+        }
     }
 }
 

@@ -79,9 +79,17 @@ fn samples(random: &mut SplitMix, payloads: u64) -> Vec<Sample> {
             gas_limit: 1_000_000_000,
             answered_ns: number * 10_000_000,
             end_ns: number * 10_000_000,
-            jobs: Some(40),
+            state_root_ns: Some((0.3 * time) as u64),
+            account_targets: Some(300),
+            storage_targets: Some(900),
             batches: Some(10),
+            jobs: Some(40),
             unsplit_batches: Some(2),
+            nodes_revealed: Some(3_000),
+            nodes_reread: Some(200),
+            known_paths: Some(100),
+            nodes_hashed: Some(2_500),
+            longest_chain: Some(60),
             ..Sample::default()
         }
     };

@@ -215,8 +215,7 @@ pub(super) fn short_table(report: &Report) -> Grid {
     let sum = |of: &Attribution, keys: &[&str]| {
         let phases = of.phases.iter();
         let phases = phases.filter(|phase| keys.contains(&phase.key.as_str()));
-        let parts = phases.map(|phase| phase.ms_per_block);
-        parts.reduce(|all, part| all + part)
+        added(phases.map(|phase| phase.ms_per_block))
     };
     let visible = |keys: &[&str]| told.iter().any(|(_, of)| sum(of, keys).is_some());
     let groups = GROUPS.iter().filter(|(_, keys)| visible(keys));
@@ -226,11 +225,7 @@ pub(super) fn short_table(report: &Report) -> Grid {
         let ms = |ms: Option<f64>| ms.map_or(NOTHING.to_owned(), |ms| format!("{ms:.2}"));
         let mut row = vec![(*id).to_owned()];
         row.extend(groups.iter().map(|(_, keys)| ms(sum(of, keys))));
-        row.push(ms(of
-            .phases
-            .iter()
-            .map(|phase| phase.ms_per_block)
-            .reduce(|all, part| all + part)));
+        row.push(ms(added(of.phases.iter().map(|phase| phase.ms_per_block))));
         row.extend(idle.then(|| idle_text(of)));
         row
     });
@@ -240,6 +235,11 @@ pub(super) fn short_table(report: &Report) -> Grid {
     header.push("total".to_owned());
     header.extend(idle.then(|| "workers idle".to_owned()));
     Grid { header, rows }
+}
+
+/// The sum of what there is; of nothing there is none.
+fn added(parts: impl Iterator<Item = f64>) -> Option<f64> {
+    parts.reduce(|all, part| all + part)
 }
 
 fn idle_text(of: &Attribution) -> String {
