@@ -50,6 +50,9 @@ pub(super) fn context_switches(stat: &str) -> Option<u64> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ProcessTicks {
     pub(super) name: String,
+    /// When it started, in ticks since boot: with the pid, what makes it this process. Names change, those
+    /// of the kernel's workers with every piece of work.
+    pub(super) started: u64,
     /// All its threads, its own code and the kernel's.
     pub(super) ticks: u64,
     /// Pages that had to come from the disk.
@@ -66,6 +69,7 @@ pub(super) fn process_ticks(stat: &str) -> Option<ProcessTicks> {
     let of = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
     Some(ProcessTicks {
         name,
+        started: of(22)?,
         ticks: of(14)? + of(15)?,
         major_faults: of(12)?,
         is_kernel: of(9)? & KERNEL_THREAD != 0,
@@ -169,6 +173,7 @@ mod tests {
             (plain.name.as_str(), plain.ticks, plain.major_faults),
             ("engine", 15 + 16, 13)
         );
+        assert_eq!(plain.started, 100);
         assert!(!plain.is_kernel);
         let odd = process_ticks(&stat("a) R 9 (b", 0x0020_8040)).unwrap();
         assert_eq!((odd.name.as_str(), odd.ticks), ("a) R 9 (b", 31));

@@ -260,7 +260,7 @@ fn others(before: &Look, after: &Look) -> Others {
         let then = before
             .processes
             .get(pid)
-            .filter(|then| then.name == now.name);
+            .filter(|then| then.started == now.started);
         // One that started meanwhile has all its time from then.
         let ticks = now.ticks.saturating_sub(then.map_or(0, |then| then.ticks));
         if now.is_kernel {
@@ -362,9 +362,12 @@ fn processes() -> HashMap<u32, ProcessTicks> {
 mod tests {
     use super::*;
 
+    /// A process whose name says after `@` when it started.
     fn process(name: &str, ticks: u64, is_kernel: bool) -> ProcessTicks {
+        let (name, started) = name.split_once('@').unwrap_or((name, "0"));
         ProcessTicks {
             name: name.into(),
+            started: started.parse().unwrap(),
             ticks,
             major_faults: ticks / 10,
             is_kernel,
@@ -401,9 +404,9 @@ mod tests {
             &[
                 (10, "engine", 100, false),
                 (20, "engine-bench", 50, false),
-                (30, "kworker", 10, true),
+                (30, "kworker/0:1-events", 10, true),
                 (40, "cc", 500, false),
-                (50, "sh", 70, false),
+                (50, "bash", 70, false),
             ],
         );
         let after = look(
@@ -411,12 +414,13 @@ mod tests {
             &[
                 (10, "engine", 400, false),
                 (20, "engine-bench", 60, false),
-                (30, "kworker", 15, true),
+                // The kernel's workers are called after what they do, programs as they please.
+                (30, "kworker/0:1-mm_percpu_wq", 15, true),
                 // The pid of one that ended and was given to another.
-                (40, "ld", 30, false),
+                (40, "ld@1200", 30, false),
                 (50, "sh", 75, false),
-                (60, "cc", 100, false),
-                (61, "cc", 60, false),
+                (60, "cc@1300", 100, false),
+                (61, "cc@1300", 60, false),
                 (62, "idle", 0, false),
             ],
         );
