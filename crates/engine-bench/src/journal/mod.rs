@@ -124,10 +124,7 @@ impl Journal {
             Err(TryLockError::Error(reason)) => return Err(failed(reason)),
         }
         let text = fs::read(&path).map_err(failed)?;
-        let whole = text
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |at| at + 1);
+        let whole = whole_lines(&text);
         if whole < text.len() {
             file.set_len(whole as u64).map_err(failed)?;
         }
@@ -191,13 +188,17 @@ impl Journal {
 /// that was written.
 pub fn read(dir: &Path) -> Result<Vec<Record>, JournalError> {
     let path = dir.join(JOURNAL_FILE);
-    let text = fs::read_to_string(&path).map_err(|reason| JournalError::Io {
+    let failed = |reason| JournalError::Io {
         action: "read",
         path: path.clone(),
         reason,
-    })?;
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let mut lines = whole.lines();
+    };
+    let mut text = fs::read(&path).map_err(&failed)?;
+    // Before it is decoded: a line may be cut in the middle of a character.
+    text.truncate(whole_lines(&text));
+    let text = String::from_utf8(text)
+        .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+    let mut lines = text.lines();
     let header: Option<Header> = lines
         .next()
         .and_then(|line| serde_json::from_str(line).ok());
@@ -220,6 +221,12 @@ pub fn read(dir: &Path) -> Result<Vec<Record>, JournalError> {
         })
     };
     lines.enumerate().map(event).collect()
+}
+
+/// How many bytes at the beginning are complete lines.
+fn whole_lines(text: &[u8]) -> usize {
+    let end = text.iter().rposition(|byte| *byte == b'\n');
+    end.map_or(0, |at| at + 1)
 }
 
 /// Whether a line carries the sum that it has to behind one with the sum `before`, which becomes its
@@ -270,7 +277,7 @@ mod tests {
         Event::VisitFailed {
             visit: visit.into(),
             step: "ready".into(),
-            cause: "line\nline".into(),
+            cause: "line\nline × 2".into(),
             log: vec!["end".into()],
             times: VisitTimes {
                 start_s: 1.5,
