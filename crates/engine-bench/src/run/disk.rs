@@ -9,17 +9,23 @@ use std::path::Path;
 /// Free space below which a disk counts as full, in bytes: a database asks for more at a time.
 const SCARCE_BYTES: u64 = 16 << 20;
 
-/// The error, which says so when the disk that `dir` is on is full.
-pub(super) fn remark(mut error: StepError, dir: &Path) -> StepError {
-    if let Some(free) = free_bytes(dir).filter(|free| *free < SCARCE_BYTES) {
-        error.cause += &remark_text(dir, free);
+/// The error, which says so when the disk is full that the datadir is on, or the results folder.
+pub(super) fn remark(mut error: StepError, datadir: &Path, out: &Path) -> StepError {
+    let places = [
+        (datadir, "give --cache-dir a folder on a larger disk"),
+        (out, "give --out a folder on a larger disk"),
+    ];
+    for (dir, advice) in places {
+        if let Some(free) = free_bytes(dir).filter(|free| *free < SCARCE_BYTES) {
+            error.cause += &remark_text(dir, free, advice);
+        }
     }
     error
 }
 
-fn remark_text(dir: &Path, free_bytes: u64) -> String {
+fn remark_text(dir: &Path, free_bytes: u64, advice: &str) -> String {
     format!(
-        "; the disk of {} has {} KiB left: free some, or give --cache-dir a folder on a larger disk",
+        "; the disk of {} has {} KiB left: free some, or {advice}",
         dir.display(),
         free_bytes >> 10
     )
@@ -38,17 +44,26 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_added_to_the_cause() {
-        let error = |dir: &str| remark(StepError::new(Step::State, "code 5"), Path::new(dir)).cause;
+        let error = |datadir: &str, out: &str| {
+            let error = StepError::new(Step::State, "code 5");
+            remark(error, Path::new(datadir), Path::new(out)).cause
+        };
         // The file systems of /proc are never larger than nothing.
         assert_eq!(
-            error("/proc/self"),
+            error("/proc/self", "/no/such/folder"),
             "code 5; the disk of /proc/self has 0 KiB left: free some, or give --cache-dir a \
              folder on a larger disk"
         );
-        assert_eq!(error("/no/such/folder"), "code 5");
+        assert_eq!(
+            error("/no/such/folder", "/proc/self"),
+            "code 5; the disk of /proc/self has 0 KiB left: free some, or give --out a folder on \
+             a larger disk"
+        );
+        assert_eq!(error("/no/such/folder", "/no/such/folder"), "code 5");
         let here = tempfile::tempdir().unwrap();
         if free_bytes(here.path()).is_some_and(|free| free >= SCARCE_BYTES) {
-            assert_eq!(error(here.path().to_str().unwrap()), "code 5");
+            let here = here.path().to_str().unwrap();
+            assert_eq!(error(here, here), "code 5");
         }
     }
 }

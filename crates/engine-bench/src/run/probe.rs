@@ -189,7 +189,7 @@ impl Probe<'_> {
             .make(self.cache, level, &mut node, on_block)
             .await
             .in_step(Step::Payloads)
-            .map_err(|error| disk::remark(error, &workspace.datadir))?;
+            .map_err(|error| disk::remark(error, &workspace.datadir, self.logs))?;
         engine.stop().in_step(Step::Stop)?;
         Ok(folder)
     }

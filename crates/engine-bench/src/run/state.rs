@@ -166,7 +166,7 @@ async fn run(command: Command, logs: &Path, name: &str, datadir: &Path) -> Resul
         pid_file: &logs.join(format!("{name}.pid")),
     };
     let made = engine::run_tool(run).await.in_step(Step::State);
-    made.map_err(|error| disk::remark(error, datadir))
+    made.map_err(|error| disk::remark(error, datadir, logs))
 }
 
 fn no_state(engine: &EngineSpec) -> StepError {

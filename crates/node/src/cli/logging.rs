@@ -57,6 +57,8 @@ fn lines(log: &LogArgs) -> Box<dyn Layer<Registry> + Send + Sync> {
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(ansi)
         .with_target(false)
+        // Otherwise complained about on stderr, which panics when that is as full as stdout.
+        .log_internal_errors(false)
         .with_writer(io::stdout);
     match log.format {
         LogFormat::Terminal => lines.boxed(),
