@@ -2,7 +2,7 @@
 //! its datadir how to misbehave.
 //!
 //! `<datadir>/script` holds one word: `ok`, `dies-at-start`, `never-ready`, `syncing`, `invalid`,
-//! `answers-syncing`, `dies-mid-pass`, `refuses-unwind`, `port-in-use`. `<datadir>/chain` holds the
+//! `answers-syncing`, `dies-mid-pass`, `hangs`, `refuses-unwind`, `port-in-use`. `<datadir>/chain` holds the
 //! canonical block hashes, one a line, from block 0 on. Invariant: `stage unwind` and fork choices
 //! write that file at once, so that a kill loses nothing.
 
@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// After how many payloads `invalid` and `dies-mid-pass` do so.
+/// After how many payloads `invalid`, `dies-mid-pass` and `hangs` do so.
 const GOOD_PAYLOADS: usize = 2;
 
 struct Chain {
@@ -186,6 +186,9 @@ impl Chain {
                     println!("thread 'engine' panicked");
                     exit(101);
                 }
+                "hangs" => loop {
+                    thread::sleep(Duration::from_secs(1));
+                },
                 "answers-syncing" => return json!({"status": "SYNCING", "latestValidHash": null}),
                 _ => {}
             }

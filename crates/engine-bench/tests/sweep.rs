@@ -65,7 +65,11 @@ impl Fixture {
     }
 
     fn plan(&self, flags: &[&str]) -> Plan {
-        let engine = scripted_engine();
+        self.plan_of(scripted_engine(), flags)
+    }
+
+    /// The plan of a sweep of this program.
+    fn plan_of(&self, engine: PathBuf, flags: &[&str]) -> Plan {
         let (datadir, payloads, cache) = (
             self.path("datadir"),
             self.path("payloads"),
@@ -124,10 +128,12 @@ impl Fixture {
         plan.write(&out).unwrap();
         let mut journal = Journal::open(&out).unwrap();
         let progress = Progress::new(true);
-        let (mut done, mut decided, mut begun_with) = (HashSet::new(), Vec::new(), None);
+        let (mut done, mut voided) = (HashSet::new(), Vec::new());
+        let (mut decided, mut begun_with) = (Vec::new(), None);
         for record in journal::read(&out).unwrap() {
             match record.event {
                 Event::VisitFinished { visit, .. } => drop(done.insert(visit)),
+                Event::VisitVoided { visit, .. } => voided.push(visit),
                 Event::Decided(decision) => decided.push(decision),
                 Event::SweepStarted { manifest, .. } => begun_with = begun_with.or(manifest),
                 _ => {}
@@ -136,6 +142,7 @@ impl Fixture {
         let options = Options {
             out: &out,
             done,
+            voided,
             decided,
             spent_s: 0.0,
             progress: &progress,
@@ -565,6 +572,24 @@ fn a_budget_that_is_spent_ends_the_sweep_and_is_said() {
     assert!(said.contains("ended in its pilot"), "{said}");
 }
 
+/// Removes from a journal what it says of the content of samples, as programs wrote it that did not.
+fn forget_sums(out: &Path) {
+    let path = out.join(journal::JOURNAL_FILE);
+    let text = fs::read_to_string(&path).unwrap();
+    let without = |line: &str| {
+        let end = line
+            .rfind(",\"sum\":")
+            .map(|at| format!("{}}}", &line[..at]));
+        let line = end.unwrap_or_else(|| line.to_owned());
+        let mut parts = line.split("\"samples_sha256\":\"");
+        let first = parts.next().unwrap().to_owned();
+        // 64 digits, the quotation mark and the comma.
+        parts.fold(first, |line, part| line + &part[66..])
+    };
+    let lines: Vec<String> = text.lines().map(without).collect();
+    fs::write(path, lines.join("\n") + "\n").unwrap();
+}
+
 /// Replaces the times of every measured pass: 10 ms a payload times `factor`, and half a percent more
 /// or less from one round to the next.
 fn retime(out: &Path, factor: f64) {
@@ -603,6 +628,7 @@ fn a_slower_sweep_fails_a_comparison_that_was_asked_to() {
         .args([&a, &b])
         .status();
     assert!(copied.unwrap().success());
+    [&a, &b].into_iter().for_each(|out| forget_sums(out));
     retime(&a, 1.0);
     retime(&b, 1.05);
     let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
@@ -680,4 +706,234 @@ fn a_published_number_that_was_edited_is_found() {
     assert_eq!(check(), code(0));
     retime(&out, 1.0);
     assert_eq!(check(), code(1), "the samples are not those of the reports");
+}
+
+/// As many programs that do nothing but use a CPU; they end when this is dropped.
+struct Hogs(Vec<std::process::Child>);
+
+impl Hogs {
+    fn start(count: usize) -> Self {
+        let hog = |_| {
+            let mut shell = std::process::Command::new("sh");
+            shell.args(["-c", "while :; do :; done"]).spawn().unwrap()
+        };
+        Self((0..count).map(hog).collect())
+    }
+}
+
+impl Drop for Hogs {
+    fn drop(&mut self) {
+        for hog in &mut self.0 {
+            hog.kill().unwrap();
+            hog.wait().unwrap();
+        }
+    }
+}
+
+/// A sweep of one cell whose measured pass takes over a second.
+const WATCHED: [&str; 4] = ["--warmup", "none", "--wait-time", "300ms"];
+
+#[test]
+fn a_visit_that_others_disturb_is_void_and_made_again_twice() {
+    let fixture = Fixture::new("ok");
+    let hogs = Hogs::start(2);
+    let report = fixture.sweep(&WATCHED);
+    drop(hogs);
+    let records = journal::read(&fixture.path("out")).unwrap();
+    let mut voids = Vec::new();
+    for record in &records {
+        if let Event::VisitVoided {
+            kept_in,
+            attempt,
+            facts,
+            ..
+        } = &record.event
+        {
+            voids.push((kept_in.as_str(), *attempt));
+            assert!(!facts.contaminations.is_empty());
+            assert!(
+                fixture
+                    .path("out/visits")
+                    .join(kept_in)
+                    .join("measured/samples.csv")
+                    .exists()
+            );
+        }
+    }
+    assert_eq!(voids, [("1-gas10M.void1", 1), ("1-gas10M.void2", 2)]);
+    assert_eq!(finished(&fixture), ["1-gas10M"]);
+    let ended: Vec<&str> = report
+        .visits
+        .iter()
+        .map(|visit| visit.ended.as_str())
+        .collect();
+    assert_eq!(ended, ["voided", "voided", "finished"]);
+    assert_eq!((report.guard.voided, report.guard.disturbed), (2, 1));
+    assert_eq!(report.cells[0].visits, 1, "void visits give no numbers");
+    assert!(report.time_s.voided > 2.0 * 4.0 * 0.3);
+    // Others than the hogs may have disturbed it as well.
+    assert_eq!(report.guard.reasons["foreign-cpu"], 3);
+    let reason = &report.visits[2].facts.contaminations;
+    let reason = reason.iter().find(|found| found.rule == "foreign-cpu");
+    assert!(reason.unwrap().detail.contains("sh "), "{reason:?}");
+    let said = report.warnings.join("\n");
+    assert!(said.contains("foreign-cpu 3 times"), "{said}");
+}
+
+#[test]
+fn a_disturbed_visit_is_only_marked_when_that_is_asked_for() {
+    let fixture = Fixture::new("ok");
+    let hogs = Hogs::start(2);
+    let report = fixture.sweep(&[&WATCHED[..], &["--guard", "warn"]].concat());
+    drop(hogs);
+    assert_eq!((report.guard.voided, report.guard.disturbed), (0, 1));
+    let fixture = Fixture::new("ok");
+    let report = fixture.sweep(&["--guard", "off"]);
+    assert_eq!((report.guard.watched, report.guard.disturbed), (0, 0));
+    let passes = &report.visits[0].facts.passes;
+    assert!(
+        passes
+            .iter()
+            .all(|pass| pass.machine.is_none() && pass.calibration.is_none())
+    );
+}
+
+#[test]
+fn what_is_found_beside_the_samples_is_in_the_report() {
+    let fixture = Fixture::new("ok");
+    let report = fixture.sweep(&["--chunks", "15,60", "--rounds", "2", "--guard", "warn"]);
+    assert_eq!(report.guard.watched, 6);
+    assert!(report.guard.guard_s > 0.0 && report.guard.calibration_s > 0.0);
+    for visit in &report.visits {
+        let names: Vec<&str> = visit
+            .facts
+            .passes
+            .iter()
+            .map(|pass| pass.pass.as_str())
+            .collect();
+        assert_eq!(names, ["warmup", "measured"]);
+        let measured = &visit.facts.passes[1];
+        let work = measured.calibration.unwrap();
+        assert!(work.compute_ns > 0 && work.memory_ns > 0);
+        assert!(measured.machine.as_ref().unwrap().cpus > 0);
+        let states = visit
+            .facts
+            .passes
+            .iter()
+            .map(|pass| pass.state.clone().unwrap());
+        // The chain's four hashes and the script's name.
+        assert!(
+            states
+                .into_iter()
+                .all(|state| state.datadir_bytes == 4 * 66 + 3 + 2)
+        );
+    }
+    let manifest = report.environment.manifest.unwrap();
+    assert_eq!((manifest.engines.len(), manifest.payloads.len()), (1, 1));
+    assert_eq!(manifest.payloads[0].payloads, PAYLOADS);
+    // Two cells and a duplicate, there and back.
+    let order: Vec<&str> = report
+        .visits
+        .iter()
+        .map(|visit| visit.cell.as_str())
+        .collect();
+    assert!(order[..3].iter().rev().eq(&order[3..]), "{order:?}");
+}
+
+#[test]
+fn a_sweep_goes_on_only_with_what_it_was_begun_with() {
+    let fixture = Fixture::new("ok");
+    let shell = |script: &str, path: &Path| {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", script]).arg(scripted_engine()).arg(path);
+        assert!(shell.status().unwrap().success());
+    };
+    let engine = fixture.path("engine");
+    // Another process writes it: a program that a thread of this one has open cannot be run.
+    shell("cp \"$0\" \"$1\"", &engine);
+    let plan = fixture.plan_of(engine.clone(), &["--chunks", "15,60"]);
+    fixture.sweep_plan(&plan, std::future::pending());
+    let out = fixture.path("out");
+    let resume = || verb(&["sweep", "--quiet", "--resume", out.to_str().unwrap()]);
+    assert_eq!(resume(), code(0), "nothing is left to do");
+
+    let journal = fs::read(out.join(journal::JOURNAL_FILE)).unwrap();
+    let payload = fixture.path("payloads/10M/payload_block_5.json");
+    let text = fs::read_to_string(&payload).unwrap();
+    fs::write(&payload, text.replace("\"0x1\"", "\"0x2\"")).unwrap();
+    assert_eq!(resume(), code(2), "other payloads");
+    fs::write(&payload, text).unwrap();
+    assert_eq!(resume(), code(0));
+
+    shell("echo >> \"$1\"", &engine);
+    assert_eq!(resume(), code(2), "another program");
+    let now = run::Manifest::before(&plan, &out).unwrap();
+    let then = analyze::read_outcome(&out).unwrap().manifest;
+    let refused = run::check_manifest(&now, then.as_ref())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("the program of scripted was "),
+        "{refused}"
+    );
+    shell("cp \"$0\" \"$1\"", &engine);
+
+    let path = out.join("plan.json");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(
+        &path,
+        text.replace("\"wait_time_ms\": 0", "\"wait_time_ms\": 1"),
+    )
+    .unwrap();
+    assert_eq!(resume(), code(2), "another plan");
+    let report = Report::of(&analyze::read_outcome(&out).unwrap());
+    assert!(!report.complete && report.warnings[0].contains("plan.json"));
+    fs::write(&path, text).unwrap();
+
+    // What was refused left nothing behind, and an event that was edited is not believed.
+    let after = fs::read_to_string(out.join(journal::JOURNAL_FILE)).unwrap();
+    assert!(after.as_bytes().starts_with(&journal));
+    let edited = after.replacen("\"measured_s\":", "\"measured_s\":1", 1);
+    fs::write(out.join(journal::JOURNAL_FILE), edited).unwrap();
+    assert_eq!(resume(), code(2));
+    assert_eq!(verb(&["report", out.to_str().unwrap()]), code(2));
+}
+
+#[test]
+fn samples_that_were_edited_are_named() {
+    let fixture = Fixture::new("ok");
+    fixture.sweep(&["--chunks", "15,60", "--rounds", "2"]);
+    let out = fixture.path("out");
+    let samples = out.join("visits/2-chunk60-gas10M/measured/samples.csv");
+    let text = fs::read_to_string(&samples).unwrap();
+    fs::write(&samples, text.replacen("10000000", "10000001", 1)).unwrap();
+    let report = Report::of(&analyze::read_outcome(&out).unwrap());
+    assert!(!report.complete);
+    assert_eq!(
+        report.warnings[0],
+        "the samples of 2-chunk60-gas10M are not those that were measured"
+    );
+}
+
+#[test]
+fn a_visit_that_hangs_is_given_up() {
+    let fixture = Fixture::new("hangs");
+    let report = fixture.sweep(&[
+        "--resolve",
+        "1%",
+        "--budget",
+        "1ms",
+        "--ready-timeout",
+        "800ms",
+    ]);
+    let [failure] = report.failures.as_slice() else {
+        panic!("{:?}", report.failures)
+    };
+    assert_eq!(failure.step, "warmup");
+    assert!(
+        failure.cause.contains("given up after 2 s"),
+        "{}",
+        failure.cause
+    );
+    assert!(!fixture.path("cache/work/engine.pid").exists());
 }

@@ -40,6 +40,15 @@ impl PassMetrics {
     }
 }
 
+/// SHA-256 of what is kept of a pass, in hexadecimal; empty when nothing is.
+pub fn metrics_sum(dir: &Path) -> String {
+    let read = |name| fs::read(dir.join(name)).ok();
+    let both = read(BEFORE_FILE).zip(read(AFTER_FILE));
+    both.map_or_else(String::new, |(before, after)| {
+        crate::run::sum(&[before, after].concat())
+    })
+}
+
 /// Keeps what an engine exported around a pass.
 ///
 /// # Errors

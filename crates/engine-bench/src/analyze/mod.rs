@@ -22,7 +22,7 @@ mod work;
 
 pub use adaptive::{AdaptiveError, decide};
 pub use attribution::{
-    Attribution, Count, PHASE_KEYS, PassMetrics, Phase, attribute, write_metrics,
+    Attribution, Count, PHASE_KEYS, PassMetrics, Phase, attribute, metrics_sum, write_metrics,
 };
 pub(crate) use between::flatten;
 pub use between::{Between, CellDifference, Difference, Side, between};

@@ -5,13 +5,13 @@
 
 use crate::{
     analyze::{
-        attribution::PassMetrics,
+        attribution::{PassMetrics, metrics_sum},
         made::{Made, made},
         sample::{Sample, SampleError, read_samples, sum_of, verify_pass},
     },
     client::BlockIdentity,
     guard::Preflight,
-    journal::{self, Decision, Event, JournalError, Record, VisitFacts, VisitTimes},
+    journal::{self, Decision, Event, JournalError, PassFacts, Record, VisitFacts, VisitTimes},
     plan::{Plan, PlanError, Visit},
     run::{Environment, MEASURED_DIR, Manifest, VISITS_DIR, plan_sum},
     trace::{self, CellTraces},
@@ -156,7 +156,7 @@ pub fn read_outcome(dir: &Path) -> Result<Outcome, AnalyzeError> {
     let mut finished = HashMap::new();
     for record in records {
         if let Event::VisitFinished { visit, facts, .. } = &record.event {
-            finished.insert(visit.clone(), measured_sum(facts));
+            finished.insert(visit.clone(), measured(facts));
         }
         outcome.take(record.event);
     }
@@ -166,16 +166,11 @@ pub fn read_outcome(dir: &Path) -> Result<Outcome, AnalyzeError> {
         .failures
         .retain(|failure| !finished.contains_key(&failure.visit));
     for visit in outcome.plan.visits.clone() {
-        if let Some(sum) = finished.get(&visit.id()) {
+        if let Some(facts) = finished.get(&visit.id()) {
             let pass = dir.join(VISITS_DIR).join(visit.id()).join(MEASURED_DIR);
             let samples = read_samples(&pass)?;
-            let now = sum.as_ref().map(|_| sum_of(&pass)).transpose()?;
-            if now != *sum {
-                let id = visit.id();
-                outcome.edited.push(format!(
-                    "the samples of {id} are not those that were measured"
-                ));
-            }
+            let edited = edited(&pass, &visit.id(), facts)?;
+            outcome.edited.extend(edited);
             if let Some(metrics) = PassMetrics::read(&pass) {
                 let rounds = outcome.metrics.entry(visit.cell.clone()).or_default();
                 rounds.insert(visit.round, metrics);
@@ -257,10 +252,25 @@ impl Outcome {
     }
 }
 
-/// The sum of the samples of a measured pass, where it is known.
-fn measured_sum(facts: &VisitFacts) -> Option<String> {
-    let measured = facts.passes.iter().find(|pass| pass.pass == MEASURED_DIR)?;
-    Some(measured.samples_sha256.clone()).filter(|sum| !sum.is_empty())
+/// What is known of a measured pass; nothing of one by a program that wrote no such facts.
+fn measured(facts: &VisitFacts) -> PassFacts {
+    let mut passes = facts.passes.iter();
+    let measured = passes.find(|pass| pass.pass == MEASURED_DIR);
+    measured.cloned().unwrap_or_default()
+}
+
+/// Files of a pass that are not as they were when it ended, a sentence each, as far as that is known.
+fn edited(pass: &Path, visit: &str, facts: &PassFacts) -> Result<Vec<String>, SampleError> {
+    let mut edited = Vec::new();
+    if !facts.samples_sha256.is_empty() && sum_of(pass)? != facts.samples_sha256 {
+        let text = format!("the samples of {visit} are not those that were measured");
+        edited.push(text);
+    }
+    if !facts.metrics_sha256.is_empty() && metrics_sum(pass) != facts.metrics_sha256 {
+        let text = format!("the metrics of {visit} are not those that the engine exported");
+        edited.push(text);
+    }
+    Ok(edited)
 }
 
 /// Whether the other files of every measured pass hold what its samples give.

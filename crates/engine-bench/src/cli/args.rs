@@ -24,11 +24,49 @@ pub struct StateArgs {
     pub cache_dir: Option<PathBuf>,
 }
 
+/// What a plan has decided already when a sweep goes on with it.
+const PLANNED: [&str; 34] = [
+    "axes",
+    "budget",
+    "cache_dir",
+    "chunks",
+    "count",
+    "datadir",
+    "design",
+    "engines",
+    "exclude",
+    "file",
+    "gas",
+    "guard",
+    "in_place",
+    "mix",
+    "no_aa",
+    "no_guard",
+    "order",
+    "out",
+    "payloads",
+    "profile",
+    "ready_timeout",
+    "relevant",
+    "request_timeout",
+    "reset",
+    "resolve",
+    "rounds",
+    "seed",
+    "set",
+    "standing",
+    "target_block",
+    "wait_for_persistence",
+    "wait_time",
+    "warmup",
+    "yes",
+];
+
 /// Flags of `sweep`.
 #[derive(Debug, Clone, Args)]
 pub struct SweepArgs {
     /// A file whose keys are these flags; flags that are typed go before it
-    #[arg(value_name = "SWEEP.toml", conflicts_with = "resume")]
+    #[arg(value_name = "SWEEP.toml")]
     pub file: Option<PathBuf>,
     /// Chunk sizes, as in 15,30,60: short for --axis engine.multiproof-chunk-size=15,30,60
     #[arg(long, value_name = "LIST")]
@@ -126,7 +164,7 @@ pub struct SweepArgs {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Go on with an interrupted sweep: its plan and order are taken from the folder
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "chunks", "gas", "axes", "set", "design", "standing", "exclude", "engines", "mix", "payloads", "datadir"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = PLANNED)]
     pub resume: Option<PathBuf>,
     /// Afterwards replay the slowest blocks of each cell once more and keep their spans: worst:N, all
     /// or none
@@ -210,6 +248,17 @@ pub struct GenerateArgs {
     pub out: Option<PathBuf>,
 }
 
+/// Flags of `doctor`.
+#[derive(Debug, Clone, Args)]
+pub struct DoctorArgs {
+    /// Folder that a sweep would work in [default: the user's cache folder]
+    #[arg(long, value_name = "DIR")]
+    pub cache_dir: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Flags of `compare`.
 #[derive(Debug, Clone, Args)]
 pub struct CompareArgs {
@@ -252,4 +301,30 @@ pub struct ReportArgs {
     /// Print report.json instead of a table
     #[arg(long)]
     pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::Cli;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn a_sweep_that_goes_on_is_told_only_what_to_show() {
+        let mut cli = Cli::command();
+        cli.build();
+        let sweep = cli.find_subcommand("sweep").unwrap();
+        let of = |name: &str| sweep.get_arguments().find(|flag| flag.get_id() == name);
+        let refused = sweep.get_arg_conflicts_with(of("resume").unwrap());
+        let refused: Vec<_> = refused.iter().map(|flag| flag.get_id()).collect();
+        let mut taken: Vec<&str> = sweep
+            .get_arguments()
+            .filter(|flag| !refused.contains(&flag.get_id()))
+            .map(|flag| flag.get_id().as_str())
+            .collect();
+        taken.sort_unstable();
+        let shown = [
+            "dry_run", "help", "json", "quiet", "resume", "trace", "trace_to",
+        ];
+        assert_eq!(taken, shown);
+    }
 }

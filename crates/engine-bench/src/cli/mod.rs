@@ -6,7 +6,8 @@
 mod args;
 
 pub use args::{
-    CompareArgs, GenerateArgs, InitArgs, ManArgs, ReplayArgs, ReportArgs, StateArgs, SweepArgs,
+    CompareArgs, DoctorArgs, GenerateArgs, InitArgs, ManArgs, ReplayArgs, ReportArgs, StateArgs,
+    SweepArgs,
     VerifyResultsArgs,
 };
 
@@ -69,6 +70,8 @@ pub enum Verb {
     Compare(CompareArgs),
     /// Recompute every published number of a results folder from its raw samples
     VerifyResults(VerifyResultsArgs),
+    /// Say what about this machine makes measurements worse
+    Doctor(DoctorArgs),
     /// Print the JSON schema of sweep files
     Schema,
     /// Print completions for a shell
@@ -91,6 +94,7 @@ pub fn run(verb: Verb) -> ExitCode {
         Verb::Report(args) => crate::command::report(&args),
         Verb::Compare(args) => crate::command::compare(&args),
         Verb::VerifyResults(args) => crate::command::verify_results(&args),
+        Verb::Doctor(args) => crate::command::doctor(&args),
         Verb::Schema => crate::command::schema(),
         Verb::Completions { shell } => crate::command::completions(shell),
         Verb::Man(args) => crate::command::man(&args),

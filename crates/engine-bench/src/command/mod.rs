@@ -3,6 +3,7 @@
 //! Invariant: results go to stdout, everything else to stderr.
 
 mod compare;
+mod doctor;
 mod generate;
 mod init;
 mod replay;
@@ -12,6 +13,7 @@ mod sweep;
 mod verify_results;
 
 pub(crate) use compare::compare;
+pub(crate) use doctor::doctor;
 pub(crate) use generate::generate;
 pub(crate) use init::init;
 pub(crate) use replay::replay;

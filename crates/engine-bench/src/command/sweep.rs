@@ -5,14 +5,14 @@ use crate::{
     analyze,
     cli::{EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, SweepArgs},
     guard::{GuardMode, Preflight},
-    journal::{self, Decision, Event, Journal},
+    journal::{self, Decision, Event, Journal, JournalError},
     plan::Plan,
-    run::{self, Ending, Manifest, Options, Prepared, Progress, TraceOptions},
+    run::{self, DriveError, Ending, Manifest, Options, Prepared, Progress, TraceOptions},
     sweep,
     trace::{self, Wanted},
 };
 use bench_stats::rounds::PILOT_ROUNDS;
-use eyre::{Result, WrapErr as _, bail};
+use eyre::{Report, Result, WrapErr as _, bail};
 use std::{
     collections::HashSet,
     ffi::OsString,
@@ -61,6 +61,7 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
     let options = Options {
         out: &out,
         done: earlier.done,
+        voided: earlier.voided,
         decided: earlier.decided,
         spent_s: earlier.spent_s,
         progress: &progress,
@@ -73,8 +74,22 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
         wanted: args.trace,
         collector: &args.trace_to,
     };
-    let ending = super::runtime()?.block_on(measure(&plan, &mut journal, &options, tracing))?;
+    let ending = super::runtime()?
+        .block_on(measure(&plan, &mut journal, &options, tracing))
+        .map_err(|error| with_way_on(error, &out))?;
     finish(&out, ending, args)
+}
+
+/// The error, which says how the sweep goes on when only its journal could not be written.
+fn with_way_on(error: Report, out: &Path) -> Report {
+    let of_drive = matches!(error.downcast_ref(), Some(DriveError::Journal(_)));
+    if !of_drive && !error.is::<JournalError>() {
+        return error;
+    }
+    let out = out.display();
+    error.wrap_err(format!(
+        "the sweep stopped, and goes on with engine-bench sweep --resume {out}"
+    ))
 }
 
 /// Looks at the machine and says what could be better, unless nothing is to be watched.
@@ -247,6 +262,7 @@ fn dry_run(plan: &Plan, question: Option<&str>, values: &str, json: bool) -> Res
 #[derive(Debug, Default)]
 struct Earlier {
     done: HashSet<String>,
+    voided: Vec<String>,
     decided: Vec<Decision>,
     spent_s: f64,
     begun_with: Option<Manifest>,
@@ -254,6 +270,8 @@ struct Earlier {
 
 impl Earlier {
     fn read(dir: &Path) -> Result<Self> {
+        // What was measured is read before more is: the reports need all of it.
+        analyze::read_outcome(dir)?;
         let records = journal::read(dir)?;
         let mut earlier = Self {
             spent_s: analyze::wall_s(&records),
@@ -264,6 +282,7 @@ impl Earlier {
                 Event::VisitFinished { visit, .. } => {
                     earlier.done.insert(visit);
                 }
+                Event::VisitVoided { visit, .. } => earlier.voided.push(visit),
                 Event::Decided(decision) => earlier.decided.push(decision),
                 Event::SweepStarted { manifest, .. } => {
                     earlier.begun_with = earlier.begun_with.or(manifest);

@@ -274,12 +274,13 @@ impl Machine {
                 ("disk", system, 5),
                 "layers of a container cost writes; give --cache-dir a folder of a volume",
             ),
-            (_, Some(true)) => costs(
+            // Virtual disks say that they turn whatever they are.
+            (_, Some(true)) if !self.hypervisor => costs(
                 ("disk", &format!("{system} on a turning disk"), 15),
                 "saving blocks waits for seeks; give --cache-dir a folder on a solid-state disk",
             ),
             (_, Some(false)) => fine("disk", &format!("{system} on a solid-state disk")),
-            (_, None) => fine("disk", &format!("{system}, kind unknown")),
+            (_, _) => fine("disk", &format!("{system}, kind unknown")),
         }
     }
 
@@ -451,6 +452,12 @@ mod tests {
             assert_eq!(preflight.score + check.points, 100);
             assert_eq!(preflight.lines(false).len(), 2);
         }
+        let virtual_disk = Preflight::of(&Machine {
+            rotational: Some(true),
+            hypervisor: true,
+            ..ideal()
+        });
+        assert_eq!(virtual_disk.score, 95, "only for being virtual");
         worst.load = Some(2.0);
         assert_eq!(Preflight::of(&worst).score, 0, "no score below 0");
     }

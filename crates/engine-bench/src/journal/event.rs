@@ -184,6 +184,9 @@ pub struct PassFacts {
     /// SHA-256 of its `samples.csv`, in hexadecimal.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub samples_sha256: String,
+    /// SHA-256 of what the engine exported before and after it, in hexadecimal.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub metrics_sha256: String,
     /// The state that it began with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<StateFacts>,

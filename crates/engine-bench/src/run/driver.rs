@@ -56,6 +56,8 @@ pub struct Options<'a> {
     pub out: &'a Path,
     /// Visits that an earlier run finished.
     pub done: HashSet<String>,
+    /// Visits that are void, as often as they are, of earlier runs.
+    pub voided: Vec<String>,
     /// Decisions that an earlier run made, in order.
     pub decided: Vec<Decision>,
     /// Seconds that earlier runs measured.
@@ -140,8 +142,10 @@ pub fn check_manifest(now: &Manifest, begun_with: Option<&Manifest>) -> Result<(
 
 /// Tells what is known after a round.
 fn estimate(options: &Options<'_>, round: u64) -> Result<(), DriveError> {
-    let running = (options.estimate)()?;
-    options.progress.estimates(round, &running);
+    if options.progress.is_shown() {
+        let running = (options.estimate)()?;
+        options.progress.estimates(round, &running);
+    }
     Ok(())
 }
 
@@ -170,8 +174,8 @@ impl<'a> Driver<'a> {
             prepared,
             options,
             calibrator: (mode != GuardMode::Off).then(Calibrator::new),
-            repeats: Repeats::new(mode),
-            patience: Patience::default(),
+            repeats: Repeats::new(mode, options.done.len(), options.voided.len()),
+            patience: Patience::new(Duration::from_millis(plan.settings.ready_timeout_ms)),
         }
     }
 
@@ -183,7 +187,9 @@ impl<'a> Driver<'a> {
         rounds: &mut Rounds<'_>,
         place: &str,
     ) -> Result<bool, DriveError> {
-        for attempt in 1.. {
+        let id = visit.id();
+        let earlier = self.options.voided.iter().filter(|voided| **voided == id);
+        for attempt in 1 + earlier.count() as u64.. {
             if !rounds.affords_another_visit() {
                 rounds.end_early(visit.round, journal)?;
                 return Ok(false);

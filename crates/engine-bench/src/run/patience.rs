@@ -9,19 +9,25 @@ use std::time::Duration;
 /// How many times as long as the longest visit of the same payloads one may take.
 const TIMES_THE_LONGEST: u32 = 5;
 
-/// Always granted in addition: starts and resets vary whatever the payloads are.
-const GRACE: Duration = Duration::from_secs(30);
-
-/// What the first visit of a sweep gets at least, whatever its budget.
-const FIRST_AT_LEAST: Duration = Duration::from_secs(60);
+/// Granted in addition at most: starts and resets vary whatever the payloads are.
+const MOST_GRACE: Duration = Duration::from_secs(30);
 
 /// The longest visits until now.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Patience {
     longest: Vec<(Load, Duration)>,
+    grace: Duration,
 }
 
 impl Patience {
+    /// Before any visit; `ready` is how long an engine may take to become ready.
+    pub(super) fn new(ready: Duration) -> Self {
+        Self {
+            longest: Vec::new(),
+            grace: ready.min(MOST_GRACE),
+        }
+    }
+
     /// A visit of these payloads ended well.
     pub(super) fn took(&mut self, load: &Load, time: Duration) {
         match self.longest.iter_mut().find(|(known, _)| known == load) {
@@ -35,8 +41,8 @@ impl Patience {
     pub(super) fn limit(&self, load: &Load, left: Option<Duration>) -> Option<Duration> {
         let known = self.longest.iter().find(|(known, _)| known == load);
         match known {
-            Some((_, longest)) => Some(*longest * TIMES_THE_LONGEST + GRACE),
-            None => left.map(|left| left.max(FIRST_AT_LEAST)),
+            Some((_, longest)) => Some(*longest * TIMES_THE_LONGEST + self.grace),
+            None => left.map(|left| left.max(2 * self.grace)),
         }
     }
 }
@@ -53,7 +59,7 @@ mod tests {
             mix: None,
         };
         let seconds = Duration::from_secs;
-        let mut patience = Patience::default();
+        let mut patience = Patience::new(seconds(120));
         assert_eq!(patience.limit(&load(1), None), None);
         assert_eq!(
             patience.limit(&load(1), Some(seconds(3))),

@@ -51,6 +51,11 @@ impl Progress {
         }
     }
 
+    /// Whether anybody sees what is shown.
+    pub fn is_shown(&self) -> bool {
+        self.lines || self.events || !self.bar.is_hidden()
+    }
+
     /// Shows what is known of each cell after a round.
     pub fn estimates(&self, round: u64, running: &[Running]) {
         if self.events {

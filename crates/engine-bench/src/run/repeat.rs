@@ -16,7 +16,7 @@ const FREE_REPEATS: u64 = 3;
 /// Visits that earn one more repetition.
 const VISITS_FOR_A_REPEAT: u64 = 4;
 
-/// Counts visits and repetitions of a run.
+/// Counts visits and repetitions of a sweep.
 #[derive(Debug)]
 pub(super) struct Repeats {
     mode: GuardMode,
@@ -25,11 +25,12 @@ pub(super) struct Repeats {
 }
 
 impl Repeats {
-    pub(super) fn new(mode: GuardMode) -> Self {
+    /// What earlier runs of the sweep made counts as well.
+    pub(super) fn new(mode: GuardMode, visits: usize, repeats: usize) -> Self {
         Self {
             mode,
-            visits: 0,
-            repeats: 0,
+            visits: visits as u64,
+            repeats: repeats as u64,
         }
     }
 
@@ -67,19 +68,22 @@ mod tests {
 
     #[test]
     fn a_visit_is_made_three_times_at_most() {
-        let mut repeats = Repeats::new(GuardMode::Void);
-        (0..100).for_each(|_| repeats.kept());
+        let repeats = Repeats::new(GuardMode::Void, 100, 0);
         let allowed = [1, 2, 3].map(|attempt| repeats.allows_after(attempt));
         assert_eq!(allowed, [true, true, false]);
         for mode in [GuardMode::Warn, GuardMode::Off] {
-            assert!(!Repeats::new(mode).allows_after(1));
+            assert!(!Repeats::new(mode, 0, 0).allows_after(1));
         }
     }
 
     #[test]
     fn a_machine_that_is_always_disturbed_costs_a_quarter_more() {
-        let mut repeats = Repeats::new(GuardMode::Void);
-        for _ in 0..200 {
+        let mut repeats = Repeats::new(GuardMode::Void, 0, 0);
+        for visit in 0..200 {
+            // A sweep that is interrupted all the time gets no more than another.
+            let (visits, made) = (repeats.visits as usize, repeats.repeats as usize);
+            assert_eq!(visits, visit);
+            repeats = Repeats::new(GuardMode::Void, visits, made);
             for attempt in 1.. {
                 if !repeats.allows_after(attempt) {
                     repeats.kept();

@@ -8,7 +8,7 @@ use super::{
     WARMUP_DIR, Waits, attest, disk, pass, scrape,
 };
 use crate::{
-    analyze::{log, sample},
+    analyze::{self, log, sample},
     client::{Node, status_text},
     engine::{self, Engine, Launch},
     guard::{self, Calibration, Calibrator, GuardMode, Watch},
@@ -122,7 +122,7 @@ impl Visiting<'_> {
         self.step.set(pass.step);
         let outcome = self.pass(pass, times).await;
         let datadir = &self.prepared.workspace(&self.cell.engine)?.datadir;
-        outcome.map_err(|error| disk::remark(error, datadir))
+        outcome.map_err(|error| disk::remark(error, datadir, self.out))
     }
 
     /// Resets, starts, replays, stops and writes; gives the seconds the engine was answering beside
@@ -174,6 +174,7 @@ impl Visiting<'_> {
         let facts = PassFacts {
             pass: folder.to_owned(),
             samples_sha256: sample::sum_of(&pass.dir).in_step(Step::Write)?,
+            metrics_sha256: analyze::metrics_sum(&pass.dir),
             state: Some(state),
             calibration,
             machine,
