@@ -10,7 +10,8 @@ use crate::sweep::{Gas, MIX_AXIS, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::{
-    io,
+    fs::File,
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -294,7 +295,7 @@ impl Plan {
         serde_json::to_string_pretty(self).map(|json| json + "\n")
     }
 
-    /// Writes `plan.json` into a results folder.
+    /// Writes `plan.json` into a results folder and waits until it is on disk.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -306,7 +307,14 @@ impl Plan {
             reason,
         };
         let json = self.to_json().map_err(|error| failed(error.into()))?;
-        std::fs::write(&path, json).map_err(failed)
+        // The journal's lines survive a loss of power, and are worth nothing without the plan.
+        let write = || {
+            let mut file = File::create(&path)?;
+            file.write_all(json.as_bytes())?;
+            file.sync_all()?;
+            File::open(dir)?.sync_all()
+        };
+        write().map_err(failed)
     }
 
     /// Reads `plan.json` of a results folder.

@@ -206,7 +206,7 @@ impl<'a> Driver<'a> {
                 Ended::Kept(_) => {
                     self.repeats.kept();
                     if let Some(cell) = self.plan.cell(&visit.cell) {
-                        self.patience.took(&cell.load(), took);
+                        self.patience.took(cell, took);
                     }
                     return Ok(true);
                 }
@@ -270,8 +270,7 @@ impl<'a> Driver<'a> {
     ) -> Result<VisitFacts, StepError> {
         let unknown = || StepError::new(Step::State, "the plan has no such cell");
         let cell = self.plan.cell(&visit.cell).ok_or_else(unknown)?;
-        let load = cell.load();
-        let limit = self.patience.limit(&load, left);
+        let limit = self.patience.limit(cell, left);
         let mut visiting = Visiting {
             settings: &self.plan.settings,
             prepared: &mut *self.prepared,
@@ -287,9 +286,9 @@ impl<'a> Driver<'a> {
         match tokio::time::timeout(limit, visiting.run(visit, times)).await {
             Ok(ended) => ended,
             Err(_) => {
+                let granted_s = limit.as_secs_f64();
                 let cause = format!(
-                    "the visit was given up after {:.0} s, far more than visits of {load} took",
-                    limit.as_secs_f64()
+                    "the visit was given up after {granted_s:.0} s, the longest it may take"
                 );
                 Err(StepError::new(visiting.step.get(), &cause))
             }
