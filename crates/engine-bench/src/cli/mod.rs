@@ -7,8 +7,7 @@ mod args;
 
 pub use args::{
     CompareArgs, DoctorArgs, GenerateArgs, InitArgs, ManArgs, ReplayArgs, ReportArgs, StateArgs,
-    SweepArgs,
-    VerifyResultsArgs,
+    SweepArgs, VerifyResultsArgs,
 };
 
 use clap::{Parser, Subcommand};
