@@ -20,6 +20,7 @@ pub struct TelemetryArgs {
     #[arg(
         long = "tracing-otlp",
         env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        hide_env_values = true,
         num_args = 0..=1,
         default_missing_value = "",
         require_equals = true,
@@ -30,6 +31,7 @@ pub struct TelemetryArgs {
     #[arg(
         long = "tracing-otlp-protocol",
         env = "OTEL_EXPORTER_OTLP_PROTOCOL",
+        hide_env_values = true,
         value_enum,
         default_value_t = OtlpProtocol::Http,
         value_name = "PROTOCOL"
@@ -46,6 +48,7 @@ pub struct TelemetryArgs {
     #[arg(
         long = "tracing-otlp.sample-ratio",
         env = "OTEL_TRACES_SAMPLER_ARG",
+        hide_env_values = true,
         default_value_t = 1.0,
         value_parser = parse_ratio,
         value_name = "RATIO"
@@ -55,6 +58,7 @@ pub struct TelemetryArgs {
     #[arg(
         long = "tracing-otlp.service-name",
         env = "OTEL_SERVICE_NAME",
+        hide_env_values = true,
         default_value = "bench-reth",
         value_name = "NAME"
     )]
