@@ -13,8 +13,9 @@ const RATE: usize = 136;
 const RATE_WORDS: usize = RATE / 8;
 /// Inputs side by side.
 const LANES: usize = 8;
-/// Inputs from which it pays to fill the lanes, with nothing in those that are left.
-const FEWEST: usize = 2;
+/// How much longer a permutation of all lanes takes than one alone, rounded: fewer inputs are hashed
+/// one after another.
+const COST_OF_LANES: usize = 2;
 
 /// Inputs of any lengths, one after another.
 #[derive(Debug, Default)]
@@ -68,36 +69,42 @@ impl Inputs {
             }
             return hashes;
         }
-        let blocks = |index: usize| self.get(index).len() / RATE + 1;
         let mut order: Vec<_> = (0..hashes.len()).collect();
-        order.sort_by_key(|&index| blocks(index));
-        for alike in order.chunk_by(|&a, &b| blocks(a) == blocks(b)) {
-            for group in alike.chunks(LANES) {
-                self.hash_group(group, blocks(group[0]), &mut hashes);
-            }
+        order.sort_unstable_by_key(|&index| self.blocks(index));
+        for group in order.rchunks(LANES) {
+            self.hash_group(group, &mut hashes);
         }
         hashes
     }
 
-    /// Hashes inputs of as many blocks each, no more than there are lanes.
-    fn hash_group(&self, group: &[usize], blocks: usize, hashes: &mut [B256]) {
-        if group.len() < FEWEST {
+    /// Permutations that an input takes.
+    fn blocks(&self, index: usize) -> usize {
+        self.get(index).len() / RATE + 1
+    }
+
+    /// Hashes no more inputs than there are lanes, the shortest first: side by side where that is
+    /// less work than one after another.
+    fn hash_group(&self, group: &[usize], hashes: &mut [B256]) {
+        let alone: usize = group.iter().map(|&index| self.blocks(index)).sum();
+        let together = group.last().map_or(0, |&index| self.blocks(index));
+        if alone < COST_OF_LANES * together {
             for &index in group {
                 hashes[index] = keccak256(self.get(index));
             }
             return;
         }
-        let mut state = [[0; LANES]; 25];
-        for block in 0..blocks {
-            for (lane, &index) in group.iter().enumerate() {
-                absorb(&mut state, lane, self.get(index), block);
+        let mut states = [[0; LANES]; 25];
+        let mut done = 0;
+        for block in 0..together {
+            for (lane, &index) in group.iter().enumerate().skip(done) {
+                absorb(&mut states, lane, self.get(index), block);
             }
-            permute_lanes(&mut state);
-        }
-        for (lane, &index) in group.iter().enumerate() {
-            for word in 0..4 {
-                hashes[index][8 * word..8 * word + 8]
-                    .copy_from_slice(&state[word][lane].to_le_bytes());
+            permute_lanes(&mut states);
+            while let Some(&index) = group.get(done)
+                && self.blocks(index) == block + 1
+            {
+                hashes[index] = digest(&states, done);
+                done += 1;
             }
         }
     }
@@ -123,6 +130,15 @@ fn absorb(states: &mut States, lane: usize, input: &[u8], block: usize) {
     for (word, bytes) in words.iter().enumerate().take(RATE_WORDS) {
         states[word][lane] ^= u64::from_le_bytes(*bytes);
     }
+}
+
+/// What the state of a lane begins with: the hash, after the last block.
+fn digest(states: &States, lane: usize) -> B256 {
+    let mut hash = B256::ZERO;
+    for (bytes, word) in hash.chunks_exact_mut(8).zip(states) {
+        bytes.copy_from_slice(&word[lane].to_le_bytes());
+    }
+    hash
 }
 
 #[cfg(target_arch = "x86_64")]

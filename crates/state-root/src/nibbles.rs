@@ -18,11 +18,15 @@ pub(crate) fn nibble(key: &B256, index: usize) -> usize {
 
 /// How many leading nibbles two keys share.
 pub(crate) fn common_prefix(a: &B256, b: &B256) -> usize {
-    let bytes = a.iter().zip(b.iter()).take_while(|(a, b)| a == b).count();
-    match (a.get(bytes), b.get(bytes)) {
-        (Some(a), Some(b)) => 2 * bytes + usize::from(a >> 4 == b >> 4),
-        _ => KEY_LEN,
+    const NIBBLES: usize = 16;
+    let ((a, _), (b, _)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    for (index, (a, b)) in a.iter().zip(b).enumerate() {
+        let differing = u64::from_be_bytes(*a) ^ u64::from_be_bytes(*b);
+        if differing != 0 {
+            return NIBBLES * index + differing.leading_zeros() as usize / 4;
+        }
     }
+    KEY_LEN
 }
 
 /// The first `len` nibbles of `key`.

@@ -147,7 +147,9 @@ impl<K: Kind> Item<K> {
             }
             Node::Branch(branch) => {
                 let mut encoder = BranchEncoder::new();
-                let mut hashes = Vec::new();
+                let children = branch.children.iter().flat_map(|child| &child.encoded);
+                let hashed = children.filter(|child| child.hashed_branch).count();
+                let mut hashes = Vec::with_capacity(hashed);
                 for (nibble, child) in branch.children.iter().enumerate() {
                     if let Some(child) = &child.encoded {
                         encoder.push(nibble, child);
