@@ -168,10 +168,20 @@ pub struct SweepArgs {
     pub resume: Option<PathBuf>,
     /// Afterwards replay the slowest blocks of each cell once more and keep their spans: worst:N, all
     /// or none
-    #[arg(long, default_value = "none", value_name = "WHICH")]
+    #[arg(
+        hide_short_help = true,
+        long,
+        default_value = "none",
+        value_name = "WHICH"
+    )]
     pub trace: Wanted,
     /// Collector that gets the spans of --trace too, such as a Jaeger on this machine
-    #[arg(long, default_value = "http://127.0.0.1:4318", value_name = "URL")]
+    #[arg(
+        hide_short_help = true,
+        long,
+        default_value = "http://127.0.0.1:4318",
+        value_name = "URL"
+    )]
     pub trace_to: String,
     /// Print every resolved value, where it comes from and an estimate, and stop
     #[arg(long)]
