@@ -3,7 +3,7 @@
 //! Invariant: a key has the name of a flag of `sweep`, and is described by that flag's own help.
 
 use crate::cli::Cli;
-use clap::CommandFactory as _;
+use clap::{Arg, CommandFactory as _};
 use serde_json::{Map, Value, json};
 
 /// A key of a sweep file.
@@ -116,6 +116,10 @@ pub fn schema() -> Value {
     for Key { name, shape } in &KEYS {
         let mut property = shape.schema();
         property["description"] = description(name).into();
+        let words = words(name);
+        if *shape == Shape::Text && !words.is_empty() {
+            property["enum"] = words.into();
+        }
         properties.insert((*name).to_owned(), property);
     }
     json!({
@@ -130,24 +134,27 @@ pub fn schema() -> Value {
 
 /// Whether it is the name of a flag of `sweep`.
 pub(super) fn is_flag(name: &str) -> bool {
+    flag(name).is_some()
+}
+
+/// The flag of `sweep` of that name.
+fn flag(name: &str) -> Option<Arg> {
     let cli = Cli::command();
-    let sweep = cli.find_subcommand("sweep");
-    sweep.is_some_and(|sweep| {
-        sweep
-            .get_arguments()
-            .any(|flag| flag.get_long() == Some(name))
-    })
+    let mut flags = cli.find_subcommand("sweep")?.get_arguments();
+    flags.find(|flag| flag.get_long() == Some(name)).cloned()
+}
+
+/// The words that a flag takes, where they can be listed.
+fn words(name: &str) -> Vec<String> {
+    let words = flag(name).map(|flag| flag.get_possible_values());
+    let words = words.into_iter().flatten();
+    words.map(|word| word.get_name().to_owned()).collect()
 }
 
 /// The help of the flag of that name.
 fn description(name: &str) -> String {
-    let cli = Cli::command();
-    let sweep = cli.find_subcommand("sweep");
-    let flag = sweep.and_then(|sweep| {
-        let mut flags = sweep.get_arguments();
-        flags.find(|flag| flag.get_long() == Some(name))
-    });
-    let help = flag.and_then(|flag| flag.get_help());
+    let flag = flag(name);
+    let help = flag.as_ref().and_then(|flag| flag.get_help());
     help.map_or_else(
         || "What the sweep is to answer, for its readers".to_owned(),
         ToString::to_string,
@@ -157,6 +164,18 @@ fn description(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_that_a_flag_takes_are_listed() {
+        let schema = schema();
+        let words = |key: &str| &schema["properties"][key]["enum"];
+        assert_eq!(words("guard"), &json!(["warn", "void", "off"]));
+        assert_eq!(words("reset"), &json!(["unwind", "copy"]));
+        assert!(words("order").as_array().unwrap().contains(&json!("abba")));
+        for key in ["profile", "budget", "in-place", "warmup"] {
+            assert!(words(key).is_null(), "{key}");
+        }
+    }
 
     #[test]
     fn every_key_is_a_flag() {
