@@ -224,6 +224,7 @@ impl<'a> Driver<'a> {
         journal: &mut Journal,
     ) -> Result<Ended, JournalError> {
         let id = visit.id();
+        let began = Instant::now();
         journal.write(Event::VisitStarted { visit: id.clone() })?;
         let mut times = VisitTimes::default();
         let facts = match self.attempt(visit, left, &mut times).await {
@@ -240,7 +241,11 @@ impl<'a> Driver<'a> {
             }
         };
         let found = facts.contaminations.clone();
-        let set_aside = (!found.is_empty() && self.repeats.allows_after(attempt))
+        // What cannot be made again is worth more than nothing.
+        let took = began.elapsed();
+        let affordable = left.is_none_or(|left| 2 * took <= left);
+        let again = affordable && self.repeats.allows_after(attempt);
+        let set_aside = (!found.is_empty() && again)
             .then(|| repeat::set_aside(self.options.out, visit).ok())
             .flatten();
         let Some(kept_in) = set_aside else {
