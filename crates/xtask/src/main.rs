@@ -11,6 +11,7 @@ mod schema;
 mod soak;
 mod steps;
 mod tidy;
+mod trial;
 
 use clap::{Parser, Subcommand};
 use eyre::Result;
@@ -40,6 +41,12 @@ enum Chore {
         /// Which run.
         #[command(subcommand)]
         what: soak::Soak,
+    },
+    /// Try the sweep itself: false verdicts, power, time to a decision.
+    Trial {
+        /// Which trial.
+        #[command(subcommand)]
+        what: trial::Trial,
     },
     /// Remake generated files.
     Gen {
@@ -79,6 +86,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Tidy => tidy::run(&root),
         Chore::Fuzz(args) => fuzz::fuzz(&root, &args),
         Chore::Soak { what } => soak::start(&root, &what),
+        Chore::Trial { what } => trial::start(&root, &what),
         Chore::Gen {
             what: Generated::Contracts { check },
         } => contracts::run(&root, check),

@@ -1,0 +1,260 @@
+//! Trials of the sweep itself: does it name differences where there are none, does it find one of a
+//! known size, and how long does an answer take beside a fixed procedure of one pass a cell?
+//!
+//! They take minutes to hours and their figures go to `docs/record`. No test runs them.
+
+use crate::steps::{cargo, run};
+use eyre::{Context as _, OptionExt as _, Result, bail};
+use serde_json::Value;
+use std::{
+    fs,
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// What to try.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Trial {
+    /// Sweeps over cells that are the same but for their name: how many name a difference.
+    Same {
+        #[command(flatten)]
+        sweeps: Sweeps,
+    },
+    /// Sweeps over bench-reth and bench-reth slowed down: how many find it.
+    Slowed {
+        #[command(flatten)]
+        sweeps: Sweeps,
+        /// How much longer every payload takes, in percent of its own time.
+        #[arg(long, default_value_t = 3.0)]
+        percent: f64,
+    },
+    /// An adaptive sweep beside one pass per cell with fixed waits, until either has an answer.
+    Decision {
+        /// Chunk sizes.
+        #[arg(long, default_value = "5,15,60,240")]
+        chunks: String,
+        /// Gas levels.
+        #[arg(long, default_value = "10M,40M")]
+        gas: String,
+        /// New folder for what is measured.
+        #[arg(long)]
+        out: PathBuf,
+    },
+}
+
+/// A row of sweeps.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Sweeps {
+    /// How many sweeps.
+    #[arg(long, default_value_t = 20)]
+    sweeps: u32,
+    /// Rounds of each.
+    #[arg(long, default_value_t = 6)]
+    rounds: u32,
+    /// Payloads of a pass.
+    #[arg(long, default_value_t = 60)]
+    count: u32,
+    /// Gas of a payload.
+    #[arg(long, default_value = "10M")]
+    gas: String,
+    /// New folder for their results.
+    #[arg(long)]
+    out: PathBuf,
+}
+
+/// Runs the trial and prints its figures.
+pub(crate) fn start(root: &Path, trial: &Trial) -> Result<()> {
+    run(cargo(root).args(["build", "--release", "--locked", "--bins"]))?;
+    let programs = root.join("target/release");
+    match trial {
+        Trial::Same { sweeps } => row(&programs, sweeps, "env:ENGINE_BENCH_NAME_ONLY=a,b", None),
+        Trial::Slowed { sweeps, percent } => {
+            let axis = format!("bench.inject-slowdown=0,{percent}");
+            row(&programs, sweeps, &axis, Some(*percent))
+        }
+        Trial::Decision { chunks, gas, out } => decision(&programs, (chunks, gas), out),
+    }
+}
+
+/// Runs sweeps over one axis of two values and counts their verdicts.
+fn row(programs: &Path, sweeps: &Sweeps, axis: &str, injected_percent: Option<f64>) -> Result<()> {
+    make_new(&sweeps.out)?;
+    let (mut named, mut covered) = (0, 0);
+    for number in 1..=sweeps.sweeps {
+        let out = sweeps.out.join(format!("{number:03}"));
+        let mut command = Command::new(programs.join("engine-bench"));
+        command
+            .args(["sweep", "--quiet", "--axis", axis, "--gas", &sweeps.gas])
+            .args(["--rounds", &sweeps.rounds.to_string()])
+            .args(["--count", &sweeps.count.to_string(), "--out"])
+            .arg(&out)
+            .stdout(Stdio::null());
+        run(&mut command)?;
+        let report = report(&out)?;
+        let pair = &report["comparisons"][0];
+        let verdict = pair["verdict"].as_str().ok_or_eyre("no verdict")?;
+        let bound = |name: &str| pair["ratio"][name].as_f64().unwrap_or(f64::NAN);
+        let expected = 1.0 + injected_percent.unwrap_or(0.0) / 100.0;
+        named += u32::from(verdict != "no difference");
+        covered += u32::from(bound("low") <= expected && expected <= bound("high"));
+        println!(
+            "{number:3}  {:.4} [{:.4}, {:.4}]  {verdict}, {}; {:.0} s, {} visits void",
+            bound("value"),
+            bound("low"),
+            bound("high"),
+            pair["relevance"].as_str().unwrap_or("-"),
+            report["time_s"]["wall"].as_f64().unwrap_or(f64::NAN),
+            report["guard"]["voided"],
+        );
+    }
+    let of = sweeps.sweeps;
+    println!("{named} of {of} sweeps name a difference");
+    println!("{covered} of {of} intervals hold the ratio that is true");
+    Ok(())
+}
+
+/// What a procedure with fixed waits sleeps in one pass, in seconds: after the engine was stopped,
+/// after the first fork choice, and between runs.
+const FIXED_WAITS_S: [u64; 3] = [6, 5, 5];
+/// What it sleeps after every payload.
+const WAIT_AFTER_PAYLOAD: &str = "400ms";
+/// Longest time an engine may take to open its port.
+const READY_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The same payloads on the same state, made before both clocks start.
+fn decision(programs: &Path, (chunks, gas): (&str, &str), out: &Path) -> Result<()> {
+    make_new(out)?;
+    let program = |verb: &str| {
+        let mut command = Command::new(programs.join("engine-bench"));
+        command.arg(verb);
+        command
+    };
+    let (cache, results) = (out.join("cache"), out.join("sweep"));
+    let (datadir, payloads) = (out.join("datadir"), out.join("payloads"));
+    run(program("init").arg("--datadir").arg(&datadir))?;
+    run(program("generate")
+        .args(["--gas", gas, "--cache-dir"])
+        .arg(&cache)
+        .arg("--out")
+        .arg(&payloads))?;
+    let begun = Instant::now();
+    run(program("sweep")
+        .args(["--chunks", chunks, "--gas", gas, "--cache-dir"])
+        .arg(&cache)
+        .arg("--out")
+        .arg(&results))?;
+    let adaptive_s = begun.elapsed().as_secs_f64();
+    let begun = Instant::now();
+    for chunk in chunks.split(',') {
+        for level in gas.split(',') {
+            let pass = FixedPass {
+                programs,
+                datadir: &datadir,
+                payloads: &payloads.join(level),
+                out,
+            };
+            // One to be discarded and one to be counted.
+            pass.run(chunk)?;
+            pass.run(chunk)?;
+        }
+    }
+    let fixed_s = begun.elapsed().as_secs_f64();
+    for level in report(&results)?["levels"].as_array().into_iter().flatten() {
+        println!("best at {} gas: {}", level["gas"], level["best"]);
+    }
+    println!("adaptive sweep: {adaptive_s:.0} s");
+    println!("one discarded and one counted pass per cell, with fixed waits: {fixed_s:.0} s");
+    println!("ratio: {:.2}", adaptive_s / fixed_s);
+    Ok(())
+}
+
+/// A pass of the procedure with fixed waits.
+struct FixedPass<'a> {
+    programs: &'a Path,
+    datadir: &'a Path,
+    payloads: &'a Path,
+    out: &'a Path,
+}
+
+impl FixedPass<'_> {
+    fn run(&self, chunk: &str) -> Result<()> {
+        let [after_stop, after_fork_choice, between_runs] = FIXED_WAITS_S.map(Duration::from_secs);
+        sleep(after_stop);
+        let bench_reth = || Command::new(self.programs.join("bench-reth"));
+        let datadir = ["--datadir".as_ref(), self.datadir.as_os_str()];
+        run(bench_reth()
+            .args(["stage", "unwind"])
+            .args(datadir)
+            .args(["to-block", "0"])
+            .stdout(Stdio::null()))?;
+        let (jwt, port) = (self.out.join("jwt.hex"), free_port()?);
+        let log = fs::File::create(self.out.join("fixed.log"))?;
+        let engine = bench_reth()
+            .arg("node")
+            .args(datadir)
+            .args(["--authrpc.port", &port.to_string(), "--authrpc.jwtsecret"])
+            .arg(&jwt)
+            .args(["--engine.multiproof-chunk-size", chunk])
+            .stdout(log)
+            .spawn()?;
+        let engine = Engine(engine);
+        wait_for(port)?;
+        sleep(after_fork_choice);
+        run(Command::new(self.programs.join("engine-bench"))
+            .args(["replay", "--wait-time", WAIT_AFTER_PAYLOAD, "--payloads"])
+            .arg(self.payloads)
+            .args(["--engine-url", &format!("http://127.0.0.1:{port}")])
+            .arg("--jwt-secret")
+            .arg(&jwt)
+            .stdout(Stdio::null()))?;
+        drop(engine);
+        sleep(between_runs);
+        Ok(())
+    }
+}
+
+/// An engine that is asked to end, and waited for, when this goes.
+struct Engine(Child);
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let asked = Command::new("kill").arg(self.0.id().to_string()).status();
+        if asked.is_err() {
+            self.0.kill().ok();
+        }
+        self.0.wait().ok();
+    }
+}
+
+fn free_port() -> Result<u16> {
+    let socket = TcpListener::bind(("127.0.0.1", 0))?;
+    Ok(socket.local_addr()?.port())
+}
+
+fn wait_for(port: u16) -> Result<()> {
+    let begun = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        if begun.elapsed() > READY_TIMEOUT {
+            bail!("the engine did not open port {port} within {READY_TIMEOUT:?}");
+        }
+        sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+fn make_new(dir: &Path) -> Result<()> {
+    if let Some(parent) = dir.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    fs::create_dir(dir)
+        .wrap_err_with(|| format!("failed to make {}, which has to be new", dir.display()))
+}
+
+fn report(results: &Path) -> Result<Value> {
+    let path = results.join("report.json");
+    let text = fs::read(&path).wrap_err_with(|| format!("failed to read {}", path.display()))?;
+    Ok(serde_json::from_slice(&text)?)
+}
