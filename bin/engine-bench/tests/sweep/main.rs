@@ -7,6 +7,7 @@
 
 mod files;
 mod geth;
+mod kept;
 mod observed;
 mod support;
 mod workload;

@@ -1,0 +1,225 @@
+//! What survives when a sweep is killed, when its disk is full, when it is begun twice, and what is
+//! refused when it goes on.
+//!
+//! Invariant: whatever happened, what the journal says was measured is there and is measured once.
+
+use crate::{cells, first_block, support::World, support::wait_for};
+use serde_json::Value;
+use std::fs;
+
+/// Two cells of which each pass takes over a second, without a run-up.
+const PASSES: &str = "--gas 2M --count 6 --warmup none --wait-time 250ms --chunks 15,60 --no-aa";
+
+/// Events of a journal by kind and visit.
+fn events(world: &World) -> Vec<(String, String)> {
+    let journal = fs::read_to_string(world.path("out/journal.ndjson")).unwrap();
+    let events = journal.lines().skip(1).map(|line| {
+        let record: Value = serde_json::from_str(line).unwrap();
+        let of = |key: &str| record["event"][key].as_str().unwrap_or("").to_owned();
+        (of("kind"), of("visit"))
+    });
+    events.collect()
+}
+
+fn count(events: &[(String, String)], kind: &str) -> usize {
+    events.iter().filter(|event| event.0 == kind).count()
+}
+
+/// Programs that use every CPU; they end with this.
+struct Hogs(Vec<std::process::Child>);
+
+impl Hogs {
+    fn start() -> Self {
+        let hog = |_| {
+            let mut shell = std::process::Command::new("sh");
+            shell.args(["-c", "while :; do :; done"]).spawn().unwrap()
+        };
+        Self((0..2).map(hog).collect())
+    }
+}
+
+impl Drop for Hogs {
+    fn drop(&mut self) {
+        for hog in &mut self.0 {
+            hog.kill().unwrap();
+            hog.wait().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_sweep_that_is_killed_while_a_void_visit_is_made_again_goes_on() {
+    let world = World::new();
+    let hogs = Hogs::start();
+    let sweep = world.start(&format!("sweep {PASSES} --order sequential --out @out"));
+    wait_for("the second try", || {
+        let journal = fs::read_to_string(world.path("out/journal.ndjson")).unwrap_or_default();
+        let voided = journal.contains("visit_voided");
+        voided
+            .then(|| first_block(&world, "1-chunk15-gas2M"))
+            .flatten()
+    });
+    sweep.signal("KILL");
+    sweep.end();
+    drop(hogs);
+    world.ok("sweep --resume @out");
+
+    let events = events(&world);
+    assert_eq!(count(&events, "visit_finished"), 2);
+    assert!(
+        (1..=4).contains(&count(&events, "visit_voided")),
+        "{events:?}"
+    );
+    let report = world.report("out");
+    assert_eq!(report["complete"], true);
+    let tries = report["visits"].as_array().unwrap();
+    let ended: Vec<&str> = tries
+        .iter()
+        .map(|made| made["ended"].as_str().unwrap())
+        .collect();
+    assert_eq!(ended[..2], ["voided", "cut"], "{ended:?}");
+    assert!(
+        world
+            .path("out/visits/1-chunk15-gas2M.void1/measured/samples.csv")
+            .exists()
+    );
+    for cell in cells(&report) {
+        assert_eq!(cell["visits"], 1);
+        crate::recompute(&world, cell);
+    }
+    world.ok("verify-results @out");
+    world.assert_no_engine();
+}
+
+#[test]
+fn a_journal_that_was_cut_goes_on_and_an_edited_or_foreign_one_does_not() {
+    let world = World::new();
+    world.ok(&format!("sweep {PASSES} --out @out --guard off"));
+    let path = world.path("out/journal.ndjson");
+    let whole = fs::read_to_string(&path).unwrap();
+
+    // In the middle of the second visit's end: that visit is made again, the first one is not.
+    let at = whole.rfind("visit_finished").unwrap();
+    fs::write(&path, &whole.as_bytes()[..at + 30]).unwrap();
+    world.ok("sweep --resume @out");
+    let events = events(&world);
+    assert_eq!(count(&events, "visit_started"), 3);
+    assert_eq!(count(&events, "visit_finished"), 2);
+    assert_eq!(world.report("out")["complete"], true);
+
+    let went_on = fs::read_to_string(&path).unwrap();
+    for (found, put, parts) in [
+        (
+            "\"measured_s\":",
+            "\"measured_s\":9",
+            ["journal.ndjson", "was changed"],
+        ),
+        (
+            "\"version\":1",
+            "\"version\":2",
+            ["journal.ndjson", "version 1"],
+        ),
+    ] {
+        fs::write(&path, went_on.replacen(found, put, 1)).unwrap();
+        for verb in ["sweep --resume", "report", "verify-results"] {
+            let ended = world.run(&format!("{verb} @out"));
+            assert_eq!(ended.code, Some(2), "{verb}: {ended:?}");
+            for part in parts {
+                assert!(ended.stderr.contains(part), "{verb}: {}", ended.stderr);
+            }
+        }
+    }
+    fs::write(&path, went_on).unwrap();
+
+    // Samples that are gone are missed before anything is measured.
+    let samples = world.path("out/visits/1-chunk15-gas2M/measured/samples.csv");
+    fs::remove_file(samples).unwrap();
+    let ended = world.run("sweep --resume @out");
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.stderr.contains("samples.csv"), "{}", ended.stderr);
+}
+
+#[test]
+fn two_runs_do_not_share_a_folder_or_a_cache() {
+    let world = World::new();
+    // Long enough for what is tried meanwhile.
+    let slow = "--gas 2M --count 20 --chunks 15 --warmup none --wait-time 600ms --guard off";
+    let sweep = world.start(&format!("sweep {slow} --out @out"));
+    wait_for("the first payload", || {
+        first_block(&world, "1-chunk15-gas2M")
+    });
+    for (line, parts) in [
+        ("sweep --resume @out", ["another run", "journal.ndjson"]),
+        (
+            "sweep --chunks 5,15 --gas 2M --count 2 --out @out",
+            ["is not empty", "--resume"],
+        ),
+        (
+            "generate --gas 3M --count 2 --out @payloads",
+            ["another run (pid ", "--cache-dir"],
+        ),
+    ] {
+        let ended = world.run(line);
+        assert_eq!(ended.code, Some(2), "{line}: {ended:?}");
+        for part in parts {
+            assert!(ended.stderr.contains(part), "{line}: {}", ended.stderr);
+        }
+        assert!(!ended.stderr.contains("(pid )"), "{}", ended.stderr);
+    }
+    let ended = sweep.end();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(world.report("out")["complete"], true);
+}
+
+#[test]
+fn what_the_plan_decided_is_not_decided_again() {
+    let world = World::new();
+    world.ok(&format!("sweep {PASSES} --out @out --guard off"));
+    for flag in [
+        "--rounds 9",
+        "--guard warn",
+        "--budget 60m",
+        "--relevant 5%",
+        "--warmup none",
+    ] {
+        let ended = world.run(&format!("sweep --resume @out {flag}"));
+        assert_eq!(ended.code, Some(2), "{flag}: {ended:?}");
+        let name = flag.split(' ').next().unwrap();
+        assert!(ended.stderr.contains(name), "{flag}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn events_are_a_line_each_and_quiet_means_quiet() {
+    let world = World::new();
+    let flags = "--gas 2M --count 3 --chunks 15,60 --warmup none --guard off";
+    let ended = world.ok(&format!("sweep {flags} --json --out @out"));
+    let lines: Vec<Value> = ended
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let (report, events) = lines.split_last().unwrap();
+    assert_eq!(report, &world.report("out"));
+    let told: Vec<Value> = events
+        .iter()
+        .filter(|event| event["event"]["kind"] != "estimates")
+        .cloned()
+        .collect();
+    let journal = fs::read_to_string(world.path("out/journal.ndjson")).unwrap();
+    let kept: Vec<Value> = journal
+        .lines()
+        .skip(1)
+        .map(|line| {
+            let mut record: Value = serde_json::from_str(line).unwrap();
+            record.as_object_mut().unwrap().remove("sum");
+            record
+        })
+        .collect();
+    assert_eq!(told, kept);
+    assert_eq!(events.len(), told.len() + 1, "one round, one estimate");
+
+    let ended = world.ok(&format!("sweep {flags} --quiet --out @quiet"));
+    assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("", ""));
+    assert_eq!(world.report("quiet")["complete"], true);
+}
