@@ -937,3 +937,10 @@ fn a_visit_that_hangs_is_given_up() {
     );
     assert!(!fixture.path("cache/work/engine.pid").exists());
 }
+
+#[test]
+fn a_budget_of_nothing_is_refused() {
+    let sweep = |budget| verb(&["sweep", "--chunks", "5,15", "--dry-run", "--budget", budget]);
+    assert_eq!(sweep("0s"), code(2));
+    assert_eq!(sweep("1ms"), code(0));
+}

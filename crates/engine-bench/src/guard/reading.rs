@@ -175,7 +175,7 @@ impl Look {
     fn take(engine: u32) -> Self {
         let began = Instant::now();
         let stat = text("/proc/stat");
-        let of_pid = |pid: u32, file: &str| text(&format!("/proc/{pid}/{file}"));
+        let of_pid = |pid: u32, file: &str| text(format!("/proc/{pid}/{file}"));
         let mut look = Self {
             cpus: online_cpus(&stat),
             cpu: proc::cpu_ticks(&stat).unwrap_or_default(),

@@ -25,6 +25,10 @@ pub struct Record {
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "events are written one at a time, and a sweep begins once"
+)]
 pub enum Event {
     /// State and payloads exist: the clock of the sweep starts.
     SweepStarted {

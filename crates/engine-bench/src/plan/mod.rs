@@ -7,6 +7,7 @@ mod cells;
 mod order;
 
 use crate::sweep::{Gas, MIX_AXIS, Settings};
+use bench_stats::rounds::PILOT_ROUNDS;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::{
@@ -208,6 +209,22 @@ pub enum PlanError {
     },
 }
 
+/// What the settings mean for engines and for the budget, a sentence each.
+fn notes(settings: &Settings, estimate: &Estimate) -> Vec<String> {
+    let mut notes = cells::notes(settings);
+    let budget_s = settings.adaptive.and_then(|adaptive| adaptive.budget_s);
+    let pilot_s = estimate.duration_s;
+    if let Some(budget_s) = budget_s.filter(|budget_s| *budget_s < pilot_s) {
+        notes.push(format!(
+            "the first {PILOT_ROUNDS} rounds are estimated at {}, the budget is {}: the sweep may \
+             end without intervals and verdicts",
+            human(pilot_s),
+            human(budget_s)
+        ));
+    }
+    notes
+}
+
 /// A duration as people say it.
 fn human(seconds: f64) -> String {
     const DAY_S: f64 = 86_400.0;
@@ -259,7 +276,7 @@ impl Plan {
         Self {
             format: FORMAT.to_owned(),
             version: VERSION,
-            notes: cells::notes(&settings),
+            notes: notes(&settings, &estimate),
             settings,
             cells,
             duplicates,
@@ -368,6 +385,20 @@ mod tests {
     fn plan_of_the_first_command() {
         let plan = Plan::new(settings(&["--chunks", "15,30,60", "--gas", "10M,40M"]));
         insta::assert_snapshot!(plan.to_json().unwrap());
+    }
+
+    #[test]
+    fn a_budget_below_the_pilot_is_remarked_on() {
+        let notes = |budget: &[&str]| {
+            let flags = [&["--chunks", "15,60"], budget].concat();
+            Plan::new(settings(&flags)).notes
+        };
+        let [note] = &notes(&["--budget", "20s"])[..] else {
+            panic!("one note")
+        };
+        assert!(note.contains("3 rounds") && note.contains("the budget is 20 seconds"));
+        assert!(notes(&["--budget", "60m"]).is_empty() && notes(&[]).is_empty());
+        assert!(notes(&["--rounds", "3"]).is_empty());
     }
 
     #[test]

@@ -123,6 +123,9 @@ pub enum ResolveError {
     /// A flag that the harness needs for itself.
     #[error("the flag --{0} is set by the sweep itself and cannot be an axis")]
     ReservedAxis(String),
+    /// A budget of nothing.
+    #[error("--budget 0s leaves no time to measure; give more, as in 20m")]
+    NoBudget,
     /// A folder or program that cannot be reached.
     #[error("failed to open {what} {path}: {reason}; check the path")]
     Path {
@@ -164,7 +167,7 @@ pub fn resolve(args: &SweepArgs) -> Result<Settings, ResolveError> {
         payloads: payloads(args)?,
         target_block: args.target_block,
         rounds: rounds(args),
-        adaptive: adaptive(args),
+        adaptive: adaptive(args)?,
         // One round gives no verdict that a duplicate could call into question.
         duplicates: !args.no_aa && args.rounds != Some(1),
         relevant: args.relevant.map_or(DEFAULT_RELEVANT, |percent| percent.0),
@@ -430,12 +433,15 @@ fn rounds(args: &SweepArgs) -> u64 {
     args.rounds.unwrap_or(most)
 }
 
-fn adaptive(args: &SweepArgs) -> Option<Adaptive> {
+fn adaptive(args: &SweepArgs) -> Result<Option<Adaptive>, ResolveError> {
+    if args.budget.is_some_and(|span| span.0.is_zero()) {
+        return Err(ResolveError::NoBudget);
+    }
     let found = || Adaptive {
         resolve: args.resolve.map_or(DEFAULT_RESOLVE, |percent| percent.0),
         budget_s: args.budget.map(|span| span.0.as_secs_f64()),
     };
-    args.rounds.is_none().then(found)
+    Ok(args.rounds.is_none().then(found))
 }
 
 fn existing(what: &'static str, path: &Path) -> Result<PathBuf, ResolveError> {
