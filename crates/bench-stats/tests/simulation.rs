@@ -26,7 +26,9 @@ const DISTURBED: f64 = 0.05;
 struct Level {
     /// Relative slowness of each cell, 1.03 being 3 % slower.
     slowness: Vec<f64>,
-    /// Noise of each cell's restarts, relative to the usual one.
+    /// Noise of restarts and blocks, relative to the usual one.
+    noise: f64,
+    /// Noise of each cell's restarts, relative to that.
     restless: Vec<f64>,
     costs: Vec<f64>,
     /// How far the machine wanders from one visit to the next, relative, and how far it has come.
@@ -44,6 +46,7 @@ impl Level {
         let mut slowness = slowness.to_vec();
         slowness.push(slowness[0]);
         Self {
+            noise: 1.0,
             restless: vec![1.0; slowness.len()],
             slowness,
             costs,
@@ -76,8 +79,8 @@ impl Level {
     /// One visit while everything is slower by this part.
     fn visit(&mut self, cell: usize, machine: f64) -> Vec<(u64, u64)> {
         let slowness = self.slowness[cell];
-        let visit = machine + self.restless[cell] * RESTART * self.random.normal();
-        let step = BLOCK * (1.0 - CORRELATION * CORRELATION).sqrt();
+        let visit = machine + self.noise * self.restless[cell] * RESTART * self.random.normal();
+        let step = self.noise * BLOCK * (1.0 - CORRELATION * CORRELATION).sqrt();
         let mut noise = 0.0;
         let random = &mut self.random;
         let block = |cost: &f64| {
@@ -236,6 +239,47 @@ fn a_slowdown_of_3_percent_is_found_in_six_rounds() {
         // 95 % of 2,000 is 1,900, with a standard error of 10.
         assert!(covered >= 1880, "{covered}");
         assert!(together >= 1880, "{together}");
+    }
+}
+
+/// How many of 400 sweeps find that one of two cells is 3 % slower, and how many intervals cover it.
+fn power(noise_scale: f64, rounds: u64) -> (usize, usize) {
+    let (mut found, mut covered) = (0, 0);
+    for sweep in 0..2 * SWEEPS {
+        let mut level = Level::new(40_000 + sweep, &[1.0, 1.03]);
+        level.noise = noise_scale;
+        let layout = Layout::new(visit(&mut level, rounds));
+        let noise = noise(std::slice::from_ref(&layout));
+        let compared = compare_all(&layout, level.compared(), &rules(noise, 0.05));
+        found += usize::from(compared.pairs[0].verdict == Some(Verdict::Faster));
+        let (low, high) = compared.pairs[0].ratio.interval.unwrap();
+        covered += usize::from(low <= 1.03 && 1.03 <= high);
+    }
+    (found, covered)
+}
+
+#[test]
+fn a_noisier_machine_takes_more_rounds_and_is_no_more_often_wrong() {
+    let rounds = [3, 6, 12, 24];
+    let mut quieter = [usize::MAX; 4];
+    for noise in [0.5, 1.0, 2.0, 4.0] {
+        let found = rounds.map(|rounds| {
+            let (found, covered) = power(noise, rounds);
+            // 95 % of 400 is 380, with a standard error of 4.4.
+            assert!(covered >= 367, "noise {noise}, {rounds} rounds: {covered}");
+            found
+        });
+        let percent = found.map(|found| found as f64 / 4.0);
+        println!(
+            "visits that vary by {noise} %: 3 % slower is found in {percent:?} % of sweeps of {rounds:?} rounds"
+        );
+        let sorted = found.is_sorted_by(|fewer, more| *fewer <= more + 12);
+        let harder = found
+            .iter()
+            .zip(quieter)
+            .all(|(found, quiet)| *found <= quiet);
+        assert!(sorted && harder, "{noise}: {found:?} after {quieter:?}");
+        quieter = found.map(|found| found + 12);
     }
 }
 

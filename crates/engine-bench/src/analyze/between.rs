@@ -38,6 +38,9 @@ pub struct Between {
     /// Ids of cells of both sides that have no numbers on one.
     #[serde(default)]
     pub without_numbers: Vec<String>,
+    /// Whether a side is not as it was measured.
+    #[serde(default)]
+    pub edited: bool,
     /// What a reader should doubt, a sentence each.
     pub warnings: Vec<String>,
 }
@@ -96,17 +99,25 @@ pub fn between(a: &Side<'_>, b: &Side<'_>, same: bool) -> Between {
     let compared = |id: &String| cells.iter().any(|cell| cell.b == *id);
     let without_numbers = pairs.iter().map(|(_, id)| id.clone());
     let without_numbers: Vec<String> = without_numbers.filter(|id| !compared(id)).collect();
-    let matched = |id: &str| pairs.iter().any(|(a, b)| a == id || b == id);
-    let ids = [a, b].into_iter().flat_map(ids);
-    let mut unmatched: Vec<String> = ids.filter(|id| !matched(id)).collect();
-    unmatched.dedup();
+    let edited = [a, b].iter().any(|side| !side.outcome.edited.is_empty());
     Between {
         configuration: configuration(a, b),
         warnings: warnings(a, b, &cells, &without_numbers),
         cells,
-        unmatched,
+        unmatched: unmatched(a, b, &pairs),
         without_numbers,
+        edited,
     }
+}
+
+/// Cells that have no counterpart; none when a side names the one it means.
+fn unmatched(a: &Side<'_>, b: &Side<'_>, pairs: &[(String, String)]) -> Vec<String> {
+    if a.cell.is_some() || b.cell.is_some() {
+        return Vec::new();
+    }
+    let matched = |id: &str| pairs.iter().any(|(a, b)| a == id || b == id);
+    let ids = [a, b].into_iter().flat_map(ids);
+    ids.filter(|id| !matched(id)).collect()
 }
 
 /// Cells that are compared: the two that were named, or those that both sides call the same.

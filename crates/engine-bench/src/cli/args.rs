@@ -74,8 +74,9 @@ pub struct SweepArgs {
     /// Gas levels, as in 10M,40M [default: 10M]
     #[arg(long, value_name = "LIST")]
     pub gas: Option<GasList>,
-    /// A flag of the engine and its values, as in engine.storage-worker-count=2,4, or env:NAME=V1,V2;
-    /// on and off give a flag alone or not at all; may be repeated
+    /// A flag of the engine, or env:NAME, and its values; may be repeated
+    ///
+    /// As in engine.storage-worker-count=2,4; on and off give a flag alone or not at all.
     #[arg(long = "axis", value_name = "FLAG=V1,V2")]
     pub axes: Vec<Axis>,
     /// A flag of the engine that every cell gets; may be repeated
@@ -104,8 +105,9 @@ pub struct SweepArgs {
     /// Payloads of one pass [default: enough for 2 Ggas; with --payloads, all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// Measure on a copy of this datadir instead of a generated state; one made by init needs no
-    /// --payloads
+    /// Measure on a copy of this datadir, not on a generated state
+    ///
+    /// One made by init needs no --payloads.
     #[arg(long, value_name = "DIR")]
     pub datadir: Option<PathBuf>,
     /// Work on --datadir itself, which changes it
@@ -117,11 +119,10 @@ pub struct SweepArgs {
     /// Block that every pass starts from [default: the head of the datadir]
     #[arg(hide_short_help = true, long, value_name = "N")]
     pub target_block: Option<u64>,
-    /// How often every cell is visited; intervals and verdicts need at least two [default: as many
-    /// as --resolve takes]
+    /// Visits of every cell; intervals need two [default: as many as --resolve takes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: Option<u64>,
-    /// Without --rounds: measure until intervals are this narrow, as in 1% [default: 1%]
+    /// Without --rounds: measure until intervals are this narrow [default: 1%]
     #[arg(long, value_name = "P%", conflicts_with = "rounds")]
     pub resolve: Option<Percent>,
     /// Without --rounds: measure no longer than this, as in 20m [default: 4 rounds]
@@ -163,7 +164,7 @@ pub struct SweepArgs {
     /// Results folder [default: results/UTC-TIME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Go on with an interrupted sweep: its plan and order are taken from the folder
+/// Go on with the interrupted sweep in this folder
     #[arg(long, value_name = "DIR", conflicts_with_all = PLANNED)]
     pub resume: Option<PathBuf>,
     /// Afterwards replay the slowest blocks of each cell once more and keep their spans: worst:N, all
@@ -189,8 +190,7 @@ pub struct SweepArgs {
     /// Measure also when there are more than 1,000 cells
     #[arg(hide_short_help = true, long)]
     pub yes: bool,
-    /// Print what happens as JSON, a line each, and report.json as the last line; with --dry-run,
-    /// plan.json
+    /// Print what happens as JSON lines, report.json last; plan.json with --dry-run
     #[arg(long)]
     pub json: bool,
     /// Print nothing but errors

@@ -69,6 +69,10 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<ExitCode> {
 
 /// Ends with a code that says whether something got slower; without intervals that is not known.
 fn judge(between: &analyze::Between, part: f64) -> Result<ExitCode> {
+    if between.edited {
+        eprintln!("error: a results folder is not as it was measured, so nothing follows from it");
+        return Ok(ExitCode::from(EXIT_NOTHING_MEASURED));
+    }
     let slower = between.cells.iter().filter(|cell| cell.is_regression(part));
     let slower: Vec<&str> = slower.map(|cell| cell.b.as_str()).collect();
     if !slower.is_empty() {
