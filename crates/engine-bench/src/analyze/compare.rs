@@ -22,8 +22,9 @@ const ERROR: f64 = 0.05;
 /// Replicates of the check by resampling.
 const REPLICATES: usize = 1000;
 
-/// Of sweeps with hundreds of rounds fewer replicates are made: so many rounds are drawn in all.
-const MOST_DRAWS: usize = 200_000;
+/// Of sweeps with many rounds or cells fewer replicates are made: so many rounds are drawn in all, which
+/// takes seconds.
+const MOST_DRAWS: usize = 4_000_000;
 const FEWEST_REPLICATES: usize = 200;
 
 /// Chance that an interval of the check misses; it is for one pair alone.
@@ -131,14 +132,15 @@ pub fn compare(outcome: &Outcome, summaries: &[Summary]) -> Comparisons {
     let (mut pairs, mut levels) = (Vec::new(), Vec::new());
     for group in &groups {
         let compared = compare_all(&group.layout, group.cells.len(), &rules);
-        levels.push(level(group, &compared));
-        let resampled = Resampled::of(outcome, group);
+        let level = level(group, &compared);
+        let resampled = Resampled::of(outcome, group, &level, MOST_DRAWS / groups.len());
         pairs.extend(
             compared
                 .pairs
                 .iter()
                 .map(|pair| comparison(group, pair, &resampled, outcome.plan.settings.seed)),
         );
+        levels.push(level);
     }
     Comparisons {
         pairs,
@@ -328,10 +330,26 @@ fn expected_noise(groups: &[Group<'_>]) -> Option<f64> {
 struct Resampled {
     /// By cell, then round.
     passes: Vec<Vec<(u64, bootstrap::Pass)>>,
+    /// The cell whose pairs are resampled; `None` when all are.
+    only: Option<usize>,
+    /// Replicates of each pair.
+    replicates: usize,
 }
 
 impl Resampled {
-    fn of(outcome: &Outcome, group: &Group<'_>) -> Self {
+    /// Draws so many rounds for a level. Pairs grow with the square of cells: when there are too many,
+    /// only those with the highest cell are resampled, which make the best set.
+    fn of(outcome: &Outcome, group: &Group<'_>, level: &Level, draws: usize) -> Self {
+        let cells = group.cells.len();
+        let all_pairs = cells * cells.saturating_sub(1) / 2;
+        let rounds = (0..cells).map(|cell| group.layout.rounds(cell).len());
+        let rounds = rounds.max().unwrap_or(0).max(1);
+        let many = all_pairs * rounds * FEWEST_REPLICATES > draws;
+        let top = level.best.first().filter(|_| many);
+        let place = |id: &String| group.cells.iter().position(|cell| cell.cell.id == *id);
+        let only = top.and_then(place);
+        let pairs = if only.is_some() { cells } else { all_pairs };
+        let replicates = draws / (rounds * pairs.max(1));
         let pass = |samples: &[Sample]| {
             let blocks = samples.iter();
             bootstrap::Pass::new(blocks.map(|sample| (sample.gas_used, sample.total_ns())))
@@ -344,10 +362,18 @@ impl Resampled {
         });
         Self {
             passes: cells.collect(),
+            only,
+            replicates: replicates.clamp(FEWEST_REPLICATES, REPLICATES),
         }
     }
 
     fn interval(&self, pair: &Pair, seed: u64) -> Option<(f64, f64)> {
+        if self
+            .only
+            .is_some_and(|only| only != pair.a && only != pair.b)
+        {
+            return None;
+        }
         let (a, b) = (&self.passes[pair.a], &self.passes[pair.b]);
         let shared = a.iter().filter_map(|(round, pass)| {
             let (_, other) = b.iter().find(|(other, _)| other == round)?;
@@ -355,7 +381,7 @@ impl Resampled {
         });
         let (a, b): (Vec<_>, Vec<_>) = shared.unzip();
         let how = Resampling {
-            replicates: (MOST_DRAWS / a.len().max(1)).clamp(FEWEST_REPLICATES, REPLICATES),
+            replicates: self.replicates,
             error: CHECK_ERROR,
             seed,
         };

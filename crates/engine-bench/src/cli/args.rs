@@ -164,7 +164,7 @@ pub struct SweepArgs {
     /// Results folder [default: results/UTC-TIME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-/// Go on with the interrupted sweep in this folder
+    /// Go on with the interrupted sweep in this folder
     #[arg(long, value_name = "DIR", conflicts_with_all = PLANNED)]
     pub resume: Option<PathBuf>,
     /// Afterwards replay the slowest blocks of each cell once more and keep their spans: worst:N, all

@@ -97,7 +97,7 @@ pub struct ComparisonReport {
     /// `relevant`, `irrelevant` or `open`: whether the difference matters.
     #[serde(default)]
     pub relevance: Option<String>,
-    /// The interval of this pair by resampling; null with one round.
+    /// The interval of this pair by resampling; null with one round, and where it would take too long.
     #[serde(default)]
     pub bootstrap: Option<IntervalReport>,
 }

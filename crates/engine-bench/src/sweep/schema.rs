@@ -151,14 +151,15 @@ fn words(name: &str) -> Vec<String> {
     words.map(|word| word.get_name().to_owned()).collect()
 }
 
-/// The help of the flag of that name.
+/// All help of the flag of that name, as one paragraph.
 fn description(name: &str) -> String {
     let flag = flag(name);
-    let help = flag.as_ref().and_then(|flag| flag.get_help());
-    help.map_or_else(
-        || "What the sweep is to answer, for its readers".to_owned(),
-        ToString::to_string,
-    )
+    let help = |flag: &Arg| {
+        let help = flag.get_long_help().or_else(|| flag.get_help())?;
+        Some(help.to_string().replace("\n\n", ". "))
+    };
+    let found = flag.as_ref().and_then(help);
+    found.unwrap_or_else(|| "What the sweep is to answer, for its readers".to_owned())
 }
 
 #[cfg(test)]
