@@ -21,6 +21,9 @@ const FAILED: &str = "failed";
 /// What a value that does not exist shows.
 pub(super) const NOTHING: &str = "-";
 
+/// Most cells that a line names.
+const MOST_NAMED: usize = 8;
+
 /// Marks figures of an engine that did not compare state roots.
 pub(super) const UNCHECKED_MARK: &str = "†";
 
@@ -331,11 +334,16 @@ fn best_line(level: &LevelReport) -> Option<String> {
         ),
         None => "; no cell is told apart from another".to_owned(),
     };
+    let named = level.best.len().min(MOST_NAMED);
+    let more = match level.best.len() - named {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
     Some(format!(
-        "{}: best {} of {cells}: {}{rest}",
+        "{}: best {} of {cells}: {}{more}{rest}",
         level.load,
         level.best.len(),
-        level.best.join(", ")
+        level.best[..named].join(", ")
     ))
 }
 
