@@ -3,7 +3,7 @@
 //! Invariant: a program is installed once into `target/tools` and found again under its version, so
 //! that a changed version is never served by an old file.
 
-use crate::steps;
+use crate::{observers, steps};
 use eyre::{Result, ensure};
 use std::{
     path::{Path, PathBuf},
@@ -78,6 +78,7 @@ pub(crate) fn variables(root: &Path) -> Vec<(&'static str, String)> {
     let programs = [
         (GETH_VARIABLE, geth(root)),
         (CHAIN_MAKER_VARIABLE, chain_maker(root)),
+        (observers::JAEGER_VARIABLE, observers::jaeger(root)),
     ];
     programs
         .into_iter()

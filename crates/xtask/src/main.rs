@@ -5,8 +5,10 @@
 
 mod browser;
 mod contracts;
+mod dashboards;
 mod fuzz;
 mod go;
+mod observers;
 mod schema;
 mod soak;
 mod steps;
@@ -66,6 +68,8 @@ enum Generated {
     },
     /// The JSON schema of sweep files, from the flags of `sweep`.
     Schema,
+    /// Grafana's dashboards and docs/METRICS.md, from the list of metrics.
+    Dashboards,
 }
 
 fn main() -> ExitCode {
@@ -93,6 +97,9 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Gen {
             what: Generated::Schema,
         } => schema::run(&root),
+        Chore::Gen {
+            what: Generated::Dashboards,
+        } => dashboards::run(&root),
     }
 }
 
@@ -114,6 +121,12 @@ fn test(mut steps: Steps) -> Result<()> {
         go::build_chain_maker,
     );
     steps.when(browser::missing(), "install a browser", browser::install);
+    steps.when(go::missing(), "install Jaeger", observers::install_jaeger);
+    steps.when(
+        observers::prometheus_missing(),
+        "install Prometheus",
+        observers::install_prometheus,
+    );
     let mut programs = go::variables(steps.root());
     programs.extend(browser::variable());
     let programs: Vec<_> = programs
@@ -137,6 +150,11 @@ fn test(mut steps: Steps) -> Result<()> {
         &["test", "--release", "--workspace", "--doc", "--locked"],
     );
     steps.run("tidy", tidy::run);
+    steps.when(
+        contracts::missing_tools(),
+        "dashboards against Grafana's schema",
+        dashboards::validate,
+    );
     steps.when(contracts::missing_tools(), "contract bytecode", |root| {
         contracts::run(root, true)
     });

@@ -8,8 +8,12 @@
 mod files;
 mod geth;
 mod kept;
+mod metrics;
+mod observe;
 mod observed;
+mod profiled;
 mod support;
+mod tools;
 mod workload;
 
 use alloy_consensus::TxEnvelope;

@@ -1,8 +1,12 @@
 //! What a sweep says about reasons: the attribution of its cells, and traces of their blocks.
 
-use super::{cells, support::World};
+use super::{
+    cells,
+    support::{World, wait_for},
+    tools::{Beside, find, free_port, get},
+};
 use serde_json::Value;
-use std::fs;
+use std::{fs, process::Command};
 
 /// A URL of a collector that does not run: nothing listens on the port of discarded data.
 const GONE: &str = "http://127.0.0.1:9";
@@ -15,6 +19,69 @@ fn parent_of<'a>(events: &'a [Value], event: &Value) -> Option<&'a str> {
     found?["name"].as_str()
 }
 
+/// The phases of a cell add up to the client's time, and agree with the log and with the samples.
+fn assert_attributed(world: &World, cell: &Value) {
+    let found = &cell["attribution"];
+    assert_eq!(found["source"], "metrics", "{found:#}");
+    let phases = found["phases"].as_array().unwrap();
+    let sum: f64 = phases
+        .iter()
+        .map(|phase| phase["ms_per_block"].as_f64().unwrap())
+        .sum();
+    let id = cell["id"].as_str().unwrap();
+    let rows = super::rows(&world.path(&format!("out/visits/1-{id}/measured/samples.csv")));
+    let client: f64 = rows
+        .iter()
+        .flat_map(|row| [&row["new_payload_ns"], &row["forkchoice_updated_ns"]])
+        .map(|ns| ns.parse::<f64>().unwrap() / 1e6)
+        .sum();
+    assert!(
+        (sum - client / rows.len() as f64).abs() < 1e-6,
+        "{sum} {client}"
+    );
+    assert!(
+        found["log_difference"].as_f64().unwrap() < 0.05,
+        "{found:#}"
+    );
+    let jobs: f64 = rows
+        .iter()
+        .map(|row| row["jobs"].parse::<f64>().unwrap())
+        .sum();
+    let counts = found["counts"].as_array().unwrap();
+    let counted = counts.iter().find(|count| count["key"] == "jobs").unwrap();
+    let counted = counted["per_block"].as_f64().unwrap();
+    assert!(
+        (counted - jobs / rows.len() as f64).abs() < 1e-9,
+        "{counted} {jobs}"
+    );
+}
+
+/// The file of a traced block holds spans of client and engine, each below the one it is part of.
+fn assert_traced(world: &World, block: &Value) {
+    let file = world.path("out").join(block["file"].as_str().unwrap());
+    let trace: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    for (name, parent) in [
+        ("newPayload", Some("payload")),
+        ("engine_newPayloadV4", Some("newPayload")),
+        ("on_new_payload", Some("engine_newPayloadV4")),
+        ("validate_block_with_state", Some("on_new_payload")),
+        ("await_state_root", Some("validate_block_with_state")),
+        ("Account V2 multiproof calculation", Some("account worker")),
+        ("on_forkchoice_updated", Some("engine_forkchoiceUpdatedV3")),
+    ] {
+        let event = events.iter().find(|event| event["name"] == name);
+        let event = event.unwrap_or_else(|| panic!("no {name}"));
+        assert_eq!(parent_of(events, event), parent, "{name}");
+    }
+    let number = block["block"].to_string();
+    let engine = events
+        .iter()
+        .find(|event| event["name"] == "on_new_payload")
+        .unwrap();
+    assert_eq!(engine["args"]["block_num"], number);
+}
+
 #[test]
 fn phases_add_up_agree_with_the_log_and_a_traced_block_holds_client_and_engine() {
     let world = World::new();
@@ -24,39 +91,7 @@ fn phases_add_up_agree_with_the_log_and_a_traced_block_holds_client_and_engine()
     ));
     let report = world.report("out");
     for cell in cells(&report) {
-        let found = &cell["attribution"];
-        assert_eq!(found["source"], "metrics", "{found:#}");
-        let phases = found["phases"].as_array().unwrap();
-        let sum: f64 = phases
-            .iter()
-            .map(|phase| phase["ms_per_block"].as_f64().unwrap())
-            .sum();
-        let id = cell["id"].as_str().unwrap();
-        let rows = super::rows(&world.path(&format!("out/visits/1-{id}/measured/samples.csv")));
-        let client: f64 = rows
-            .iter()
-            .flat_map(|row| [&row["new_payload_ns"], &row["forkchoice_updated_ns"]])
-            .map(|ns| ns.parse::<f64>().unwrap() / 1e6)
-            .sum();
-        assert!(
-            (sum - client / rows.len() as f64).abs() < 1e-6,
-            "{sum} {client}"
-        );
-        assert!(
-            found["log_difference"].as_f64().unwrap() < 0.05,
-            "{found:#}"
-        );
-        let jobs: f64 = rows
-            .iter()
-            .map(|row| row["jobs"].parse::<f64>().unwrap())
-            .sum();
-        let counts = found["counts"].as_array().unwrap();
-        let counted = counts.iter().find(|count| count["key"] == "jobs").unwrap();
-        let counted = counted["per_block"].as_f64().unwrap();
-        assert!(
-            (counted - jobs / rows.len() as f64).abs() < 1e-9,
-            "{counted} {jobs}"
-        );
+        assert_attributed(&world, cell);
     }
     let change = &report["attribution"][0];
     assert!(
@@ -75,32 +110,117 @@ fn phases_add_up_agree_with_the_log_and_a_traced_block_holds_client_and_engine()
         let block = &traced["blocks"][0];
         assert!(block["link"].is_null());
         assert_eq!(traced["lost_spans"], 0);
-        let file = world.path("out").join(block["file"].as_str().unwrap());
-        let trace: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
-        let events = trace["traceEvents"].as_array().unwrap();
-        for (name, parent) in [
-            ("newPayload", Some("payload")),
-            ("engine_newPayloadV4", Some("newPayload")),
-            ("on_new_payload", Some("engine_newPayloadV4")),
-            ("validate_block_with_state", Some("on_new_payload")),
-            ("await_state_root", Some("validate_block_with_state")),
-            ("Account V2 multiproof calculation", Some("account worker")),
-            ("on_forkchoice_updated", Some("engine_forkchoiceUpdatedV3")),
-        ] {
-            let event = events.iter().find(|event| event["name"] == name);
-            let event = event.unwrap_or_else(|| panic!("no {name}"));
-            assert_eq!(parent_of(events, event), parent, "{name}");
-        }
-        let number = block["block"].to_string();
-        let engine = events
-            .iter()
-            .find(|event| event["name"] == "on_new_payload")
-            .unwrap();
-        assert_eq!(engine["args"]["block_num"], number);
+        assert_traced(&world, block);
     }
     for file in ["report.md", "report.html"] {
         let text = fs::read_to_string(world.path("out").join(file)).unwrap();
         assert!(text.contains("traces/chunk5-gas2M/"), "{file}");
+    }
+    world.assert_no_engine();
+}
+
+/// Jaeger with every port of its own choice on loopback.
+fn jaeger(program: &str, otlp: u16, pages: u16) -> Beside {
+    let mut command = Command::new(program);
+    for (flag, port) in [
+        ("collector.otlp.http", otlp),
+        ("collector.otlp.grpc", free_port()),
+        ("collector.grpc-server", free_port()),
+        ("collector.http-server", free_port()),
+        ("query.http-server", pages),
+        ("query.grpc-server", free_port()),
+        ("admin.http", free_port()),
+    ] {
+        command.arg(format!("--{flag}.host-port=127.0.0.1:{port}"));
+    }
+    Beside::start(&mut command)
+}
+
+/// Name, parent's name and tags of the spans of a trace, as Jaeger's API tells it.
+fn spans(trace: &Value) -> Vec<(String, Option<String>, Value)> {
+    let spans = trace["spans"].as_array().unwrap();
+    let name = |span: &Value| span["operationName"].as_str().unwrap().to_owned();
+    let parent = |span: &Value| {
+        let reference = span["references"].as_array()?.first()?;
+        assert_eq!(reference["refType"], "CHILD_OF");
+        let parent = spans
+            .iter()
+            .find(|other| other["spanID"] == reference["spanID"]);
+        Some(parent.map_or_else(|| "not in the trace".to_owned(), name))
+    };
+    let of = |span: &Value| (name(span), parent(span), span["tags"].clone());
+    spans.iter().map(of).collect()
+}
+
+#[test]
+fn jaeger_shows_the_trace_that_a_report_links_to() {
+    let Some(program) = find("jaeger-all-in-one", "ENGINE_BENCH_JAEGER") else {
+        return;
+    };
+    let world = World::new();
+    let [otlp, pages] = [free_port(), free_port()];
+    let _jaeger = jaeger(&program, otlp, pages);
+    wait_for("Jaeger", || get(pages, "/api/services"));
+    world.ok(&format!(
+        "sweep --chunks 5 --gas 2M --count 4 --warmup none --trace worst:2 --out @out \
+         --trace-to http://127.0.0.1:{otlp} --trace-pages http://127.0.0.1:{pages}/"
+    ));
+    let report = world.report("out");
+    let traced = &report["traces"][0];
+    assert!(traced["problem"].is_null(), "{traced:#}");
+    let blocks = traced["blocks"].as_array().unwrap();
+    assert_eq!(blocks.len(), 2);
+    for block in blocks {
+        let link = block["link"].as_str().unwrap();
+        let id = link.strip_prefix(&format!("http://127.0.0.1:{pages}/trace/"));
+        let id = id.unwrap_or_else(|| panic!("{link}"));
+        let answer = wait_for("the trace", || get(pages, &format!("/api/traces/{id}")));
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let trace = &answer["data"][0];
+        let spans = spans(trace);
+        assert_eq!(spans.len() as u64, block["spans"].as_u64().unwrap());
+        for (name, parent) in [
+            ("payload", None),
+            ("newPayload", Some("payload")),
+            ("engine_newPayloadV4", Some("newPayload")),
+            ("on_new_payload", Some("engine_newPayloadV4")),
+            ("execute_block", Some("validate_block_with_state")),
+            ("await_state_root", Some("validate_block_with_state")),
+            ("forkchoiceUpdated", Some("payload")),
+            ("engine_forkchoiceUpdatedV3", Some("forkchoiceUpdated")),
+        ] {
+            let found = spans.iter().find(|(found, ..)| found == name);
+            let (_, found, _) = found.unwrap_or_else(|| panic!("no {name} in {trace:#}"));
+            assert_eq!(found.as_deref(), parent, "{name}");
+        }
+        let of_engine = [
+            "on_new_payload",
+            "sparse_trie_task",
+            "Account V2 multiproof calculation",
+        ];
+        let tags = of_engine.map(|name| {
+            let found = spans.iter().find(|(found, ..)| found == name);
+            let tags = &found.unwrap_or_else(|| panic!("no {name}")).2;
+            let tags = tags.as_array().unwrap().iter();
+            let text = |tag: &Value| match &tag["value"] {
+                Value::String(text) => text.clone(),
+                value => value.to_string(),
+            };
+            tags.map(|tag| (tag["key"].as_str().unwrap().to_owned(), text(tag)))
+                .collect::<std::collections::BTreeMap<_, _>>()
+        });
+        assert_eq!(tags[0]["block_num"], block["block"].to_string());
+        assert_eq!(tags[1]["chunk_size"], "5");
+        let targets: u64 = tags[2]["account_targets"].parse().unwrap();
+        assert!((1..=5).contains(&targets), "{targets} of a chunk of 5");
+        let processes = trace["processes"].as_object().unwrap().values();
+        let services: std::collections::BTreeSet<_> = processes
+            .map(|process| process["serviceName"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            services,
+            ["engine-bench", "engine-bench-chunk5-gas2M"].into()
+        );
     }
     world.assert_no_engine();
 }

@@ -1,4 +1,4 @@
-//! Asking an engine for its metrics.
+//! Asking a program for its metrics, or for another page.
 
 use crate::error::ClientError;
 use bytes::Bytes;
@@ -17,14 +17,26 @@ const MAX_BYTES: usize = 32 << 20;
 /// # Errors
 /// When nothing listens there, or no complete answer comes within `timeout`.
 pub async fn fetch(address: SocketAddr, timeout: Duration) -> Result<String, ClientError> {
-    let url = format!("http://{address}/metrics");
-    match tokio::time::timeout(timeout, exchange(address, &url)).await {
+    get(address, "/metrics", timeout).await
+}
+
+/// What is answered to a `GET` of this path.
+///
+/// # Errors
+/// When nothing listens there, no complete answer comes within `timeout`, or it is no success.
+pub async fn get(
+    address: SocketAddr,
+    path: &str,
+    timeout: Duration,
+) -> Result<String, ClientError> {
+    let url = format!("http://{address}{path}");
+    match tokio::time::timeout(timeout, exchange(address, path, &url)).await {
         Ok(answer) => answer,
         Err(_) => Err(ClientError::Timeout { url, timeout }),
     }
 }
 
-async fn exchange(address: SocketAddr, url: &str) -> Result<String, ClientError> {
+async fn exchange(address: SocketAddr, path: &str, url: &str) -> Result<String, ClientError> {
     let failed = |reason: String| ClientError::Http {
         url: url.to_owned(),
         reason,
@@ -40,7 +52,7 @@ async fn exchange(address: SocketAddr, url: &str) -> Result<String, ClientError>
         .map_err(|error| failed(error.to_string()))?;
     // Its error reaches the request.
     let driver = tokio::spawn(connection);
-    let request = Request::get("/metrics")
+    let request = Request::get(path)
         .header(header::HOST, address.to_string())
         .body(Empty::<Bytes>::new())
         .map_err(|error| failed(error.to_string()))?;

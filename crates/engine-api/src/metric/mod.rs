@@ -1,17 +1,21 @@
-//! Metrics as they go over the wire: what bench-reth exports, and how an exposition is read.
+//! Metrics as they go over the wire: what bench-reth and engine-bench export, and how an exposition
+//! is read.
 //!
-//! [`ENGINE`] is the one list of bench-reth's metrics: the engine registers exactly these, and the
-//! documentation and the dashboards are made from it. [`Scrape`] reads what any engine exports.
+//! [`ENGINE`] is the one list of bench-reth's metrics, [`HARNESS`] that of engine-bench's: the programs
+//! export exactly these, and the documentation and the dashboards are made from them. [`Scrape`] reads
+//! what any engine exports.
 //!
 //! Invariant: a name that reth exports too means what it means there; what only bench-reth counts
 //! begins with `bench_`.
 
 mod engine;
 mod fetch;
+mod harness;
 mod scrape;
 
 pub use engine::*;
-pub use fetch::fetch;
+pub use fetch::{fetch, get};
+pub use harness::*;
 pub use scrape::{Difference, Scrape};
 
 /// How a metric behaves.
@@ -103,9 +107,10 @@ mod tests {
 
     #[test]
     fn names_are_unique_valid_and_say_whose_they_are() {
-        let names: BTreeSet<_> = ENGINE.iter().map(|metric| metric.name).collect();
-        assert_eq!(names.len(), ENGINE.len());
-        for metric in ENGINE {
+        let all = || ENGINE.iter().chain(HARNESS);
+        let names: BTreeSet<_> = all().map(|metric| metric.name).collect();
+        assert_eq!(names.len(), all().count());
+        for metric in all() {
             let name = metric.name;
             assert!(
                 name.starts_with("reth_") || name.starts_with("bench_"),

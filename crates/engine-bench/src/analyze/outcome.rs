@@ -13,6 +13,7 @@ use crate::{
     guard::Preflight,
     journal::{self, Decision, Event, JournalError, PassFacts, Record, VisitFacts, VisitTimes},
     plan::{Plan, PlanError, Visit},
+    profile::{self, CellProfile},
     run::{Environment, MEASURED_DIR, Manifest, VISITS_DIR, plan_sum},
     trace::{self, CellTraces},
 };
@@ -45,6 +46,8 @@ pub struct Outcome {
     pub metrics: HashMap<String, BTreeMap<u64, PassMetrics>>,
     /// Traces that were made after it.
     pub traces: Vec<CellTraces>,
+    /// Profiles that were made after everything was measured.
+    pub profiles: Vec<CellProfile>,
     /// What gave no number, in order.
     pub failures: Vec<Failure>,
     /// What makes measurements worse on the machine.
@@ -145,6 +148,7 @@ pub fn read_outcome(dir: &Path) -> Result<Outcome, AnalyzeError> {
         passes: HashMap::new(),
         metrics: HashMap::new(),
         traces: trace::read_index(dir),
+        profiles: profile::read_index(dir),
         failures: Vec::new(),
         preflight: None,
         manifest: None,

@@ -3,12 +3,13 @@
 //! Invariant: a flag's help states its default, and a value that parses is usable on its own.
 
 use crate::guard::GuardMode;
+use crate::profile::Profiler;
 use crate::sweep::{
     Axis, ChunkList, Design, Exclusion, GasList, Order, Percent, ResetMethod, Setting, Span, WarmUp,
 };
 use crate::trace::Wanted;
 use clap::Args;
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 /// Flags that say which generated state is meant.
 #[derive(Debug, Clone, Args)]
@@ -184,6 +185,15 @@ pub struct SweepArgs {
         value_name = "URL"
     )]
     pub trace_to: String,
+    /// Where the collector of --trace-to shows traces [default: port 16686 of its host]
+    #[arg(hide_short_help = true, long, value_name = "URL")]
+    pub trace_pages: Option<String>,
+    /// Afterwards replay every cell once more under this profiler
+    #[arg(hide_short_help = true, long, value_enum, default_value_t = Profiler::None, value_name = "TOOL")]
+    pub profiler: Profiler,
+    /// Serve metrics of the sweep and of its engine here, as in 127.0.0.1:9464
+    #[arg(hide_short_help = true, long, value_name = "ADDR:PORT")]
+    pub metrics: Option<SocketAddr>,
     /// Print every resolved value, where it comes from and an estimate, and stop
     #[arg(long)]
     pub dry_run: bool,
@@ -267,6 +277,31 @@ pub struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Flags of `observe`.
+#[derive(Debug, Clone, Args)]
+pub struct ObserveArgs {
+    /// What to do
+    #[arg(value_enum)]
+    pub what: Observing,
+    /// Folder for configuration, data and logs [default: observe in the cache]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Add this to every port, to stand beside others
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u16).range(..40_000))]
+    pub port_offset: u16,
+}
+
+/// What `observe` does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Observing {
+    /// Start what is installed and does not run yet
+    Up,
+    /// Stop what up started
+    Down,
+    /// Print a compose file that starts the same programs as containers
+    Compose,
 }
 
 /// Flags of `compare`.

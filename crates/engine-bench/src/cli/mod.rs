@@ -6,8 +6,8 @@
 mod args;
 
 pub use args::{
-    CompareArgs, DoctorArgs, GenerateArgs, InitArgs, ManArgs, ReplayArgs, ReportArgs, StateArgs,
-    SweepArgs, VerifyResultsArgs,
+    CompareArgs, DoctorArgs, GenerateArgs, InitArgs, ManArgs, ObserveArgs, Observing, ReplayArgs,
+    ReportArgs, StateArgs, SweepArgs, VerifyResultsArgs,
 };
 
 use clap::{Parser, Subcommand};
@@ -71,6 +71,8 @@ pub enum Verb {
     VerifyResults(VerifyResultsArgs),
     /// Say what about this machine makes measurements worse
     Doctor(DoctorArgs),
+    /// Start or stop Prometheus, Jaeger and Grafana on this machine, with the shipped configuration
+    Observe(ObserveArgs),
     /// Print the JSON schema of sweep files
     Schema,
     /// Print completions for a shell
@@ -94,6 +96,7 @@ pub fn run(verb: Verb) -> ExitCode {
         Verb::Compare(args) => crate::command::compare(&args),
         Verb::VerifyResults(args) => crate::command::verify_results(&args),
         Verb::Doctor(args) => crate::command::doctor(&args),
+        Verb::Observe(args) => crate::command::observe(&args),
         Verb::Schema => crate::command::schema(),
         Verb::Completions { shell } => crate::command::completions(shell),
         Verb::Man(args) => crate::command::man(&args),

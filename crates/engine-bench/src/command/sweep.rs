@@ -6,7 +6,9 @@ use crate::{
     cli::{EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, SweepArgs},
     guard::{GuardMode, Preflight},
     journal::{self, Decision, Event, Journal, JournalError},
+    live::Live,
     plan::Plan,
+    profile::Profiler,
     run::{self, DriveError, Ending, Manifest, Options, Prepared, Progress, TraceOptions},
     sweep,
     trace::{self, Wanted},
@@ -17,6 +19,7 @@ use std::{
     collections::HashSet,
     ffi::OsString,
     fs,
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
     time::{SystemTime, UNIX_EPOCH},
@@ -58,6 +61,9 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
         journal.listen(run::print_event);
         progress = progress.with_events();
     }
+    if let Some(address) = args.metrics {
+        progress = progress.with_live(serve_metrics(address)?);
+    }
     let options = Options {
         out: &out,
         done: earlier.done,
@@ -73,6 +79,8 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
     let tracing = Tracing {
         wanted: args.trace,
         collector: &args.trace_to,
+        pages: args.trace_pages.as_deref(),
+        profiler: args.profiler,
     };
     let ending = super::runtime()?
         .block_on(measure(&plan, &mut journal, &options, tracing))
@@ -92,6 +100,16 @@ fn with_way_on(error: Report, out: &Path) -> Report {
     ))
 }
 
+/// Serves metrics of the sweep, of which whoever reaches another address than a loopback one is told.
+fn serve_metrics(address: SocketAddr) -> Result<Live> {
+    if !address.ip().is_loopback() {
+        eprintln!("note: metrics are served beyond this machine, on {address}");
+    }
+    Live::serve(address).wrap_err_with(|| {
+        format!("failed to serve metrics on {address}: choose another address with --metrics")
+    })
+}
+
 /// Looks at the machine and says what could be better, unless nothing is to be watched.
 fn preflight(plan: &Plan, quiet: bool) -> Option<Preflight> {
     if plan.settings.guard == GuardMode::Off {
@@ -105,11 +123,14 @@ fn preflight(plan: &Plan, quiet: bool) -> Option<Preflight> {
     Some(preflight)
 }
 
-/// Which blocks are to be traced, and who gets the spans.
+/// What is looked at once everything is measured: which blocks are to be traced, who gets the spans, and
+/// who else looks.
 #[derive(Clone, Copy)]
 struct Tracing<'a> {
     wanted: Wanted,
     collector: &'a str,
+    pages: Option<&'a str>,
+    profiler: Profiler,
 }
 
 impl Tracing<'_> {
@@ -129,12 +150,16 @@ impl Tracing<'_> {
             Some(_) => collector.to_owned(),
             None => format!("{collector}{}", trace::TRACES_PATH),
         };
+        let pages = match self.pages {
+            Some(pages) => pages.trim_end_matches('/').to_owned(),
+            None => trace::jaeger_pages(collector),
+        };
         let asked = TraceOptions {
             out: options.out,
             progress: options.progress,
             chosen: analyze::choose(&outcome, self.wanted),
             forward_to: &traces_url,
-            pages: &trace::jaeger_pages(collector),
+            pages: &pages,
         };
         let tracing = run::trace(plan, prepared, &asked);
         tokio::select! {
@@ -145,6 +170,32 @@ impl Tracing<'_> {
                 options.progress.end();
                 Ok(Ending::Complete)
             }
+        }
+    }
+}
+
+/// Makes the profiled visits once everything is measured.
+async fn profile(
+    profiler: Profiler,
+    plan: &Plan,
+    prepared: &mut Prepared,
+    options: &Options<'_>,
+) -> Result<Ending> {
+    if profiler == Profiler::None {
+        return Ok(Ending::Complete);
+    }
+    if let Some(missing) = profiler.missing() {
+        options.progress.line(&format!("note: {missing}"));
+        return Ok(Ending::Complete);
+    }
+    let profiling = run::profile(plan, prepared, (options.out, options.progress), profiler);
+    tokio::select! {
+        biased;
+        () = super::interrupted() => Ok(Ending::Interrupted),
+        profiles = profiling => {
+            profiles?;
+            options.progress.end();
+            Ok(Ending::Complete)
         }
     }
 }
@@ -171,7 +222,11 @@ async fn measure(
         Ok(mut prepared) => {
             let ending = run::drive(plan, &mut prepared, journal, options, super::interrupted());
             match ending.await? {
-                Ending::Complete => tracing.make(plan, &mut prepared, options).await,
+                Ending::Complete => {}
+                Ending::Interrupted => return Ok(Ending::Interrupted),
+            }
+            match tracing.make(plan, &mut prepared, options).await? {
+                Ending::Complete => profile(tracing.profiler, plan, &mut prepared, options).await,
                 Ending::Interrupted => Ok(Ending::Interrupted),
             }
         }

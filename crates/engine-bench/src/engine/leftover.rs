@@ -71,6 +71,22 @@ impl Drop for PidFile {
     }
 }
 
+/// Writes the file that names a process which outlives this program.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn note_running(pid_file: &Path, pid: u32) -> Result<(), EngineError> {
+    std::mem::forget(PidFile::write(pid_file, pid)?);
+    Ok(())
+}
+
+/// Whether the process that a pid file names still runs.
+pub fn is_running(pid_file: &Path) -> bool {
+    let owner = fs::read(pid_file).ok();
+    let owner: Option<Owner> = owner.and_then(|json| serde_json::from_slice(&json).ok());
+    owner.is_some_and(Owner::is_running)
+}
+
 /// Stops the process that a pid file names, if it still runs, and removes the file.
 ///
 /// Whether there was one.
@@ -128,8 +144,10 @@ mod tests {
         );
         assert_eq!(child.try_wait().unwrap(), None);
 
-        std::mem::forget(PidFile::write(&path, child.id()).unwrap());
+        note_running(&path, child.id()).unwrap();
+        assert!(is_running(&path));
         assert!(stop_leftover(&path).unwrap());
+        assert!(!is_running(&path));
         assert!(!child.wait().unwrap().success());
         assert!(!path.exists());
         assert!(!stop_leftover(&path).unwrap());

@@ -4,6 +4,7 @@
 //! a second; what cannot be read is absent, never zero by accident.
 
 mod calibrate;
+mod counters;
 mod preflight;
 mod proc;
 mod reading;
@@ -11,6 +12,7 @@ mod rule;
 mod sampler;
 
 pub use calibrate::{Calibration, Calibrator};
+pub(crate) use counters::Counters;
 pub use preflight::{Check, Preflight};
 pub use reading::{Culprit, DiskTraffic, Pressure, Readings, Watch};
 pub use rule::{Contamination, contaminations};

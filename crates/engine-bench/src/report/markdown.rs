@@ -37,6 +37,7 @@ pub fn markdown(report: &Report) -> String {
     }
     push_attribution(&mut text, report);
     push_traces(&mut text, report);
+    push_profiles(&mut text, report);
     push_versus(&mut text, report);
     push_comparisons(&mut text, report);
     push_work(&mut text, report);
@@ -56,6 +57,13 @@ pub fn markdown(report: &Report) -> String {
     }
     push_environment(&mut text, report);
     text
+}
+
+fn push_profiles(text: &mut String, report: &Report) {
+    if !report.profiles.is_empty() {
+        text.push_str("## Profiles\n\nCells that were replayed once more under a profiler.\n\n");
+        push_list(text, traces::profile_lines(report));
+    }
 }
 
 fn push_traces(text: &mut String, report: &Report) {

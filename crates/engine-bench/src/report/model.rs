@@ -19,6 +19,7 @@ use crate::{
         self, Attribution, Failure, Knob, Outcome, Summary, TimeSplit, log::engine_time_source,
     },
     guard::Preflight,
+    profile::CellProfile,
     run::{Environment, Manifest},
     sweep::Settings,
     trace::CellTraces,
@@ -60,6 +61,9 @@ pub struct Report {
     /// Traces of single blocks that were made after everything was measured.
     #[serde(default)]
     pub traces: Vec<CellTraces>,
+    /// Profiles that were made after everything was measured.
+    #[serde(default)]
+    pub profiles: Vec<CellProfile>,
     /// How the rounds of an adaptive sweep were decided; null when their number was given.
     pub adaptive: Option<AdaptiveReport>,
     /// What a reader should doubt, a sentence each.
@@ -227,6 +231,7 @@ impl Report {
             comparisons: decided(&comparisons),
             attribution: Vec::new(),
             traces: outcome.traces.clone(),
+            profiles: outcome.profiles.clone(),
             adaptive: AdaptiveReport::of(outcome),
             warnings: Vec::new(),
             visits: visits(outcome),

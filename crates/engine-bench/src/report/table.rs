@@ -36,6 +36,9 @@ pub fn table(report: &Report, styled: bool) -> String {
     for line in traces::lines(report) {
         let _ = writeln!(text, "traces: {line}");
     }
+    for line in traces::profile_lines(report) {
+        let _ = writeln!(text, "profile: {line}");
+    }
     let details = grid::details(report, grid::Evidence::Figure);
     let _ = writeln!(text, "\n{}", render(&details, false));
     let _ = writeln!(text, "{}", grid::time_line(report));

@@ -3,7 +3,7 @@
 //! Invariant: a link stands only where spans were taken by who shows them.
 
 use super::{grid::Grid, model::Report};
-use crate::trace::CellTraces;
+use crate::{profile::CellProfile, trace::CellTraces};
 
 /// A row per traced block.
 pub(super) fn table(report: &Report) -> Grid {
@@ -40,11 +40,20 @@ pub(super) fn lines(report: &Report) -> Vec<String> {
     report.traces.iter().filter_map(line).collect()
 }
 
+/// How the profile of each cell is looked at, or why there is none.
+pub(super) fn profile_lines(report: &Report) -> Vec<String> {
+    let line = |profile: &CellProfile| {
+        let told = profile.show.as_ref().or(profile.problem.as_ref())?;
+        Some(format!("{}: {told}", profile.cell))
+    };
+    report.profiles.iter().filter_map(line).collect()
+}
+
 fn line(cell: &CellTraces) -> Option<String> {
     let mut parts = Vec::new();
     if let Some(overhead) = cell.overhead {
         parts.push(format!(
-            "traced blocks took {:+.1} % of their time longer than blocks beside them",
+            "tracing changed the time of a block by {:+.1} %, beside untraced blocks of the same pass",
             overhead * 100.0
         ));
     }

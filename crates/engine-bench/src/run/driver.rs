@@ -13,6 +13,7 @@ use crate::{
     analyze::{AnalyzeError, Running},
     guard::{Calibrator, Contamination, GuardMode, Preflight},
     journal::{Decision, Event, Journal, JournalError, VisitFacts, VisitTimes},
+    live::Visited,
     plan::{Plan, Visit},
     sweep::WarmUp,
 };
@@ -96,6 +97,7 @@ pub async fn drive(
         preflight: options.preflight.clone(),
         manifest: Some(manifest),
     })?;
+    options.progress.plan(plan.visits.len() as u64);
     tokio::pin!(interrupted);
     let mut rounds = Rounds::new(plan, options);
     let mut driver = Driver::new(plan, prepared, options);
@@ -196,10 +198,16 @@ impl<'a> Driver<'a> {
             }
             let began = Instant::now();
             let left = rounds.left();
+            self.options.progress.round(visit.round);
             let ended = self.once(visit, attempt, left, journal).await?;
             let took = began.elapsed();
             rounds.took(took);
             self.options.progress.line(&described(place, &ended));
+            self.options.progress.visited(match ended {
+                Ended::Kept(_) => Visited::Kept,
+                Ended::Voided(_) => Visited::Void,
+                Ended::Failed(_) => Visited::Failed,
+            });
             match ended {
                 Ended::Voided(_) => self.repeats.voided(),
                 Ended::Failed(_) => return Ok(true),

@@ -13,6 +13,7 @@ mod pass;
 mod patience;
 mod prepare;
 mod probe;
+mod profiled;
 mod progress;
 mod repeat;
 mod rounds;
@@ -27,6 +28,7 @@ pub use manifest::{EngineSum, Manifest, PayloadSum};
 pub(crate) use manifest::{plan_sum, sum};
 pub use pass::{PassError, Waits, replay};
 pub use prepare::{Prepared, prepare};
+pub use profiled::profile;
 pub use progress::{Progress, print_event};
 pub(crate) use state::init_datadir;
 pub use state::{StateKey, make_state};
@@ -90,6 +92,8 @@ pub enum Step {
     Measure,
     /// A further pass, of which spans are kept.
     Trace,
+    /// A further pass, which a profiler looks at.
+    Profile,
     /// Stopping the engine.
     Stop,
     /// Writing results.
@@ -110,6 +114,7 @@ impl std::fmt::Display for Step {
             Self::WarmUp => "warmup",
             Self::Measure => "measure",
             Self::Trace => "trace",
+            Self::Profile => "profile",
             Self::Stop => "stop",
             Self::Write => "write",
         })

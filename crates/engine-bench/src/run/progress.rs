@@ -3,7 +3,10 @@
 //! Invariant: what is for people goes to stderr, what is for programs to stdout, an event a line. Nothing
 //! is drawn between a request and its answer: there is no drawing thread.
 
-use crate::analyze::Running;
+use crate::{
+    analyze::Running,
+    live::{Live, PassLabels, Visited},
+};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use std::io::{IsTerminal as _, Write as _};
@@ -17,6 +20,17 @@ pub struct Progress {
     bar: ProgressBar,
     lines: bool,
     events: bool,
+    live: Option<Live>,
+}
+
+/// A pass under way, which is over when this is dropped.
+#[derive(Debug)]
+pub(super) struct PassShown<'a>(&'a Progress);
+
+impl Drop for PassShown<'_> {
+    fn drop(&mut self) {
+        self.0.tell(|live| live.pass(None));
+    }
 }
 
 /// Cells whose running estimates a line names.
@@ -39,7 +53,44 @@ impl Progress {
             bar,
             lines: !quiet && !terminal,
             events: false,
+            live: None,
         }
+    }
+
+    /// Also serves what happens as metrics.
+    #[must_use]
+    pub fn with_live(self, live: Live) -> Self {
+        Self {
+            live: Some(live),
+            ..self
+        }
+    }
+
+    fn tell(&self, what: impl FnOnce(&Live)) {
+        if let Some(live) = &self.live {
+            what(live);
+        }
+    }
+
+    /// A sweep of so many visits begins.
+    pub(super) fn plan(&self, visits: u64) {
+        self.tell(|live| live.plan(visits));
+    }
+
+    /// A visit of this round begins.
+    pub(super) fn round(&self, round: u64) {
+        self.tell(|live| live.round(round));
+    }
+
+    /// A visit ended.
+    pub(super) fn visited(&self, how: Visited) {
+        self.tell(|live| live.visited(how));
+    }
+
+    /// A pass begins.
+    pub(super) fn pass(&self, labels: impl FnOnce() -> PassLabels) -> PassShown<'_> {
+        self.tell(|live| live.pass(Some(labels())));
+        PassShown(self)
     }
 
     /// Also prints what is no line of the journal to stdout, as JSON.
@@ -58,6 +109,7 @@ impl Progress {
 
     /// Shows what is known of each cell after a round.
     pub fn estimates(&self, round: u64, running: &[Running]) {
+        self.tell(|live| live.estimates(running));
         if self.events {
             let event = json!({"event": {"kind": "estimates", "round": round, "cells": running}});
             print_event(&event.to_string());
@@ -92,6 +144,7 @@ impl Progress {
     /// Counts one more.
     pub fn advance(&self) {
         self.bar.inc(1);
+        self.tell(Live::payload);
     }
 
     /// Counts up to `position`.

@@ -146,9 +146,11 @@ impl TracedCell<'_> {
         visiting.reset(workspace, &pass.dir).await?;
         let (engine, mut node) = visiting.start(workspace, &pass).await?;
         let mut waits = visiting.waits(&engine, workspace).await?;
+        let shown = visiting.shown("trace", &engine);
         let replayed = self
             .replay(&cell, &mut node.auth, payloads, &mut waits)
             .await;
+        drop(shown);
         stop(engine)?;
         let replayed = replayed?;
         let messages = self.collector.take();

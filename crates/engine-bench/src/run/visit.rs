@@ -5,7 +5,7 @@
 
 use super::{
     ENGINE_LOG, InStep as _, MEASURED_DIR, Prepared, Progress, Step, StepError, VISITS_DIR,
-    WARMUP_DIR, Waits, attest, disk, pass, scrape,
+    WARMUP_DIR, Waits, attest, disk, pass, progress::PassShown, scrape,
 };
 use crate::{
     analyze::{self, log, sample},
@@ -13,6 +13,7 @@ use crate::{
     engine::{self, Engine, Launch},
     guard::{self, Calibration, Calibrator, GuardMode, Watch},
     journal::{PassFacts, StateFacts, VisitFacts, VisitTimes},
+    live::PassLabels,
     payload::Payloads,
     plan::{self, Visit},
     reset::Workspace,
@@ -147,6 +148,7 @@ impl Visiting<'_> {
 
         self.progress.message(format!("{}: {label}", self.cell.id));
         let mut waits = self.waits(&engine, workspace).await?;
+        let _shown = self.shown(folder, &engine);
         let before = scrape::take(&engine).await;
         let mut samples = Vec::new();
         let auth = &mut node.auth;
@@ -180,6 +182,15 @@ impl Visiting<'_> {
             machine,
         };
         Ok((facts, answering_ns as f64 / 1e9))
+    }
+
+    /// The pass as metrics show it, until it is dropped.
+    pub(super) fn shown(&self, pass: &'static str, engine: &Engine) -> PassShown<'_> {
+        self.progress.pass(|| PassLabels {
+            cell: self.cell.id.clone(),
+            pass,
+            engine: engine.endpoints().metrics_address(),
+        })
     }
 
     /// Only what counts is watched.

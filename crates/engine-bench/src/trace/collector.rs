@@ -2,22 +2,17 @@
 //!
 //! Invariant: it has a thread of its own, listens on loopback, and keeps a bounded number of bytes.
 
-use http_body_util::{BodyExt as _, Empty, Limited};
+use crate::serve::Server;
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{
     Request, Response, StatusCode,
     body::{Bytes, Incoming},
-    server::conn::http1,
-    service::service_fn,
 };
-use hyper_util::rt::TokioIo;
 use std::{
-    convert::Infallible,
     io,
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
-    thread::JoinHandle,
 };
-use tokio::{net::TcpListener, sync::oneshot};
 
 /// Largest message that is taken.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
@@ -30,10 +25,8 @@ type Kept = Arc<Mutex<Vec<Bytes>>>;
 /// A running collector. Dropping it stops it.
 #[derive(Debug)]
 pub struct Collector {
-    address: SocketAddr,
     kept: Kept,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    server: Server,
 }
 
 impl Collector {
@@ -42,36 +35,18 @@ impl Collector {
     /// # Errors
     /// When the system refuses a port or a thread.
     pub fn start() -> io::Result<Self> {
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
         let kept = Kept::default();
-        let (stop, stopped) = oneshot::channel();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
         let keep = kept.clone();
-        let thread = std::thread::Builder::new()
-            .name("trace-collector".into())
-            .spawn(move || {
-                runtime.block_on(async {
-                    tokio::select! {
-                        () = accept(listener, keep) => {}
-                        _ = stopped => {}
-                    }
-                });
-            })?;
-        Ok(Self {
-            address,
-            kept,
-            stop: Some(stop),
-            thread: Some(thread),
-        })
+        let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let server = Server::start(any_port, "trace-collector", move |request| {
+            answer(request, keep.clone())
+        })?;
+        Ok(Self { kept, server })
     }
 
     /// What engines are told to export to.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http://{}", self.server.address())
     }
 
     /// Every message that came since the last call.
@@ -80,42 +55,14 @@ impl Collector {
     }
 }
 
-impl Drop for Collector {
-    fn drop(&mut self) {
-        // It stops when this end is gone.
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-async fn accept(listener: std::net::TcpListener, kept: Kept) {
-    let Ok(listener) = TcpListener::from_std(listener) else {
-        return;
-    };
-    while let Ok((stream, _)) = listener.accept().await {
-        let kept = kept.clone();
-        tokio::spawn(async move {
-            let service = service_fn(|request| answer(request, &kept));
-            let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-            // A connection that breaks is its sender's loss, who counts it.
-            let _ = connection.await;
-        });
-    }
-}
-
-async fn answer(
-    request: Request<Incoming>,
-    kept: &Kept,
-) -> Result<Response<Empty<Bytes>>, Infallible> {
+async fn answer(request: Request<Incoming>, kept: Kept) -> Response<Full<Bytes>> {
     let body = Limited::new(request.into_body(), MAX_MESSAGE_BYTES)
         .collect()
         .await;
-    let mut response = Response::new(Empty::new());
+    let mut response = Response::new(Full::default());
     let Ok(body) = body else {
         *response.status_mut() = StatusCode::PAYLOAD_TOO_LARGE;
-        return Ok(response);
+        return response;
     };
     let body = body.to_bytes();
     let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -125,5 +72,5 @@ async fn answer(
     } else {
         kept.push(body);
     }
-    Ok(response)
+    response
 }

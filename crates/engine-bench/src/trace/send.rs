@@ -27,29 +27,34 @@ pub async fn forward(url: &str, messages: &[Bytes]) -> Result<(), String> {
 async fn send(url: &str, messages: &[Bytes]) -> Result<(), String> {
     let uri: hyper::Uri = url.parse().map_err(|_| "not a URL".to_owned())?;
     let host = uri.host().ok_or("it names no host")?;
-    let host = host.trim_matches(['[', ']']);
-    let port = uri.port_u16().unwrap_or(80);
+    let address = (host.trim_matches(['[', ']']), uri.port_u16().unwrap_or(80));
+    for message in messages {
+        send_one(address, uri.path(), message).await?;
+    }
+    Ok(())
+}
+
+/// On a connection of its own: Jaeger closes them after each answer.
+async fn send_one(address: (&str, u16), path: &str, message: &Bytes) -> Result<(), String> {
     let text = |error: hyper::Error| error.to_string();
-    let stream = TcpStream::connect((host, port)).await;
+    let stream = TcpStream::connect(address).await;
     let stream = stream.map_err(|error| error.to_string())?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(text)?;
     // Its error reaches the request.
     let driver = tokio::spawn(connection);
-    for message in messages {
-        let request = Request::post(uri.path())
-            .header(header::HOST, format!("{host}:{port}"))
-            .header(header::CONTENT_TYPE, "application/x-protobuf")
-            .body(Full::new(message.clone()))
-            .map_err(|error| error.to_string())?;
-        let response = sender.send_request(request).await.map_err(text)?;
-        let status = response.status();
-        response.into_body().collect().await.map_err(text)?;
-        if !status.is_success() {
-            return Err(format!("it answered {status}"));
-        }
-    }
+    let request = Request::post(path)
+        .header(header::HOST, format!("{}:{}", address.0, address.1))
+        .header(header::CONTENT_TYPE, "application/x-protobuf")
+        .body(Full::new(message.clone()))
+        .map_err(|error| error.to_string())?;
+    let response = sender.send_request(request).await.map_err(text)?;
+    let status = response.status();
+    response.into_body().collect().await.map_err(text)?;
     driver.abort();
-    Ok(())
+    if status.is_success() {
+        return Ok(());
+    }
+    Err(format!("it answered {status}"))
 }
 
 #[cfg(test)]
@@ -68,5 +73,21 @@ mod tests {
         let gone = forward(&url, &messages).await.unwrap_err();
         assert!(gone.contains(&url), "{gone}");
         assert!(forward("http://", &messages).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_told() {
+        let refuse = |_| async {
+            let mut response = hyper::Response::new(Full::<Bytes>::default());
+            *response.status_mut() = hyper::StatusCode::INTERNAL_SERVER_ERROR;
+            response
+        };
+        let any_port = (std::net::Ipv4Addr::LOCALHOST, 0).into();
+        let server = crate::serve::Server::start(any_port, "refuses", refuse).unwrap();
+        let url = format!("http://{}{TRACES_PATH}", server.address());
+        let told = forward(&url, &[Bytes::from_static(b"one")])
+            .await
+            .unwrap_err();
+        assert!(told.contains("500"), "{told}");
     }
 }

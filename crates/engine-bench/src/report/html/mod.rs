@@ -45,6 +45,7 @@ pub fn html(report: &Report) -> String {
     }
     page.attribution(report);
     page.traces(report);
+    page.profiles(report);
     page.tables(report);
     page.course(report);
     page.section("failures", "Failures and void visits", |page| {
@@ -129,6 +130,16 @@ impl Page {
             page.push("<p>Blocks that were replayed once more with tracing. Perfetto opens the files.</p>");
             page.linked_table(&traces::table(report));
             page.list("notes", &traces::lines(report));
+        });
+    }
+
+    fn profiles(&mut self, report: &Report) {
+        if report.profiles.is_empty() {
+            return;
+        }
+        self.section("profiles", "Profiles", |page| {
+            page.push("<p>Cells that were replayed once more under a profiler.</p>");
+            page.list("notes", &traces::profile_lines(report));
         });
     }
 
