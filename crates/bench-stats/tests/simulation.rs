@@ -252,8 +252,8 @@ fn power(noise_scale: f64, rounds: u64) -> (usize, usize) {
         let noise = noise(std::slice::from_ref(&layout));
         let compared = compare_all(&layout, level.compared(), &rules(noise, 0.05));
         found += usize::from(compared.pairs[0].verdict == Some(Verdict::Faster));
-        let (low, high) = compared.pairs[0].ratio.interval.unwrap();
-        covered += usize::from(low <= 1.03 && 1.03 <= high);
+        let interval = compared.pairs[0].ratio.interval;
+        covered += usize::from(interval.is_some_and(|(low, high)| low <= 1.03 && 1.03 <= high));
     }
     (found, covered)
 }
