@@ -1,7 +1,8 @@
 //! One more visit of a cell, in which chosen blocks are traced.
 //!
-//! Blocks before a chosen one are replayed untraced, so that it finds the engine as a measured pass
-//! does. Invariant: what is timed here is no sample.
+//! All other blocks are replayed too, so that a chosen one finds the engine as a measured pass does;
+//! some of them traced, to learn what tracing costs: the chosen ones were slow partly by chance, and
+//! would be faster the next time in any case. Invariant: what is timed here is no sample.
 
 use super::{
     ENGINE_LOG, InStep as _, Prepared, Progress, Step, StepError, Waits, pass,
@@ -28,6 +29,11 @@ const VISIT_DIR: &str = "visit";
 
 /// What this program is called in traces.
 const CLIENT_SERVICE: &str = "engine-bench";
+
+/// One in so many blocks is traced to learn what tracing costs.
+const CONTROL_EVERY: usize = 4;
+/// Fewest of them that a cost is told from.
+const FEWEST_CONTROLS: usize = 4;
 
 /// Which blocks of a cell are traced, and what is known of all of them.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -112,12 +118,23 @@ struct TracedCell<'a> {
     options: &'a TraceOptions<'a>,
 }
 
-/// A block that was replayed, traced or not.
+/// Why a block is traced, if it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// Somebody wants to see it.
+    Chosen,
+    /// To learn what tracing costs, picked by its place in the list.
+    Control,
+    Untraced,
+}
+
+/// A block that was replayed.
 struct Replayed {
     block: u64,
+    role: Role,
     /// Client time.
     ns: u64,
-    /// Its trace, if it was chosen.
+    /// What the client saw of it, if it was traced.
     spans: Vec<Span>,
 }
 
@@ -125,14 +142,10 @@ impl TracedCell<'_> {
     async fn visit(&self, visiting: &mut Visiting<'_>) -> Result<CellTraces, StepError> {
         let cell = visiting.cell.id.clone();
         let payloads = visiting.payloads()?;
-        let last = payloads
-            .iter()
-            .rposition(|payload| self.chosen.blocks.contains(&payload.number));
-        let payloads = &payloads[..last.map_or(0, |last| last + 1)];
         let folder = self.options.out.join(TRACES_DIR).join(&cell);
         let pass = Pass {
             step: Step::Trace,
-            payloads,
+            payloads: &payloads,
             dir: folder.join(VISIT_DIR),
             flags: vec![
                 ("tracing-otlp".into(), self.collector.url()),
@@ -148,7 +161,7 @@ impl TracedCell<'_> {
         let mut waits = visiting.waits(&engine, workspace).await?;
         let shown = visiting.shown("trace", &engine);
         let replayed = self
-            .replay(&cell, &mut node.auth, payloads, &mut waits)
+            .replay(&cell, &mut node.auth, &payloads, &mut waits)
             .await;
         drop(shown);
         stop(engine)?;
@@ -184,7 +197,8 @@ impl TracedCell<'_> {
         let salt = unix_ns();
         let mut replayed = Vec::with_capacity(payloads.len());
         for (index, payload) in payloads.iter().enumerate() {
-            let sampled = self.chosen.blocks.contains(&payload.number);
+            let role = self.role(index, payload.number);
+            let sampled = role != Role::Untraced;
             let trace = TraceId::of(cell, payload.number, salt);
             let [root, first, second] = ["payload", "newPayload", "forkchoiceUpdated"]
                 .map(|name| (name, SpanId::of(trace, name)));
@@ -225,6 +239,7 @@ impl TracedCell<'_> {
             ];
             replayed.push(Replayed {
                 block: payload.number,
+                role,
                 ns,
                 spans: if sampled { spans.into() } else { Vec::new() },
             });
@@ -243,7 +258,7 @@ impl TracedCell<'_> {
     ) -> io::Result<Vec<BlockTrace>> {
         let mut blocks = Vec::new();
         for block in replayed {
-            let Some(root) = block.spans.first() else {
+            let Some(root) = block.spans.first().filter(|_| block.role == Role::Chosen) else {
                 continue;
             };
             // Saving belongs to no block's trace, but shares its time.
@@ -274,20 +289,30 @@ impl TracedCell<'_> {
         measured.get(&block).copied().unwrap_or(0.0)
     }
 
+    /// Why the block at `index` of the list is traced, if it is.
+    fn role(&self, index: usize, block: u64) -> Role {
+        if self.chosen.blocks.contains(&block) {
+            Role::Chosen
+        } else if index % CONTROL_EVERY == CONTROL_EVERY / 2 {
+            Role::Control
+        } else {
+            Role::Untraced
+        }
+    }
+
     /// See [`CellTraces::overhead`].
     fn overhead(&self, replayed: &[Replayed]) -> Option<f64> {
-        let ratio = |traced: bool| {
-            let blocks = replayed.iter();
-            let blocks = blocks.filter(|block| block.spans.is_empty() != traced);
-            let (now, measured) = blocks.fold((0.0, 0.0), |(now, measured), block| {
-                (
-                    now + block.ns as f64 / 1e6,
-                    measured + self.measured_ms(block.block),
-                )
-            });
-            (measured > 0.0).then_some(now / measured)
+        let ratio = |role: Role| {
+            let blocks = replayed.iter().filter(|block| block.role == role);
+            let (mut count, mut now, mut measured) = (0, 0.0, 0.0);
+            for block in blocks {
+                count += 1;
+                now += block.ns as f64 / 1e6;
+                measured += self.measured_ms(block.block);
+            }
+            (count >= FEWEST_CONTROLS && measured > 0.0).then_some(now / measured)
         };
-        Some(ratio(true)? / ratio(false)? - 1.0)
+        Some(ratio(Role::Control)? / ratio(Role::Untraced)? - 1.0)
     }
 }
 

@@ -81,7 +81,8 @@ pub struct CellTraces {
     /// Its traced blocks, in their order.
     pub blocks: Vec<BlockTrace>,
     /// How much longer traced blocks took than the same blocks measured, beyond what untraced blocks of
-    /// the same pass did; `None` when every block was traced.
+    /// the same pass did. From every fourth block, not from those that were chosen for being slow;
+    /// `None` when those are too few, or every block was chosen.
     pub overhead: Option<f64>,
     /// Spans that the engine could not deliver, as its log tells.
     pub lost_spans: u64,
