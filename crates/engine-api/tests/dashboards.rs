@@ -10,7 +10,7 @@
 #[path = "../examples/dashboards.rs"]
 mod dashboards;
 
-use engine_api::metric::{ENGINE, Kind};
+use engine_api::metric::{ENGINE, HARNESS, Kind};
 use serde_json::Value;
 use std::{collections::BTreeSet, path::PathBuf, process::Command};
 
@@ -48,6 +48,7 @@ fn expressions() -> Vec<String> {
 fn every_metric_is_drawn_and_nothing_else_is() {
     let exported: BTreeSet<String> = ENGINE
         .iter()
+        .chain(HARNESS)
         .flat_map(|metric| match metric.kind {
             Kind::Summary => vec![
                 format!("{}_sum", metric.name),

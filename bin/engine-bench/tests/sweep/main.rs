@@ -273,7 +273,13 @@ fn an_interrupted_sweep_is_readable_and_can_be_completed() {
     world.ok("sweep --resume @out");
     let report = world.report("out");
     assert_eq!(report["complete"], true);
-    assert_eq!(report["cells"][0], partial["cells"][0], "measured once");
+    // A histogram's bounds are those of all cells of its level.
+    let measured = |report: &Value| {
+        let mut cell = report["cells"][0].clone();
+        cell.as_object_mut().unwrap().remove("histogram");
+        cell
+    };
+    assert_eq!(measured(&report), measured(&partial), "measured once");
     for cell in cells(&report) {
         recompute(&world, cell);
     }

@@ -368,7 +368,16 @@ mod tests {
             .collect();
         taken.sort_unstable();
         let shown = [
-            "dry_run", "help", "json", "quiet", "resume", "trace", "trace_to",
+            "dry_run",
+            "help",
+            "json",
+            "metrics",
+            "profiler",
+            "quiet",
+            "resume",
+            "trace",
+            "trace_pages",
+            "trace_to",
         ];
         assert_eq!(taken, shown);
     }
