@@ -190,13 +190,13 @@ impl FixedPass<'_> {
             .args(datadir)
             .args(["to-block", "0"])
             .stdout(Stdio::null()))?;
-        let (jwt, port) = (self.out.join("jwt.hex"), free_port()?);
+        // The secret that the engine makes where it is told no other.
+        let (jwt, port) = (self.datadir.join("jwt.hex"), free_port()?);
         let log = fs::File::create(self.out.join("fixed.log"))?;
         let engine = bench_reth()
             .arg("node")
             .args(datadir)
-            .args(["--authrpc.port", &port.to_string(), "--authrpc.jwtsecret"])
-            .arg(&jwt)
+            .args(["--authrpc.port", &port.to_string()])
             .args(["--engine.multiproof-chunk-size", chunk])
             .stdout(log)
             .spawn()?;

@@ -103,7 +103,7 @@ pub struct SweepArgs {
     /// [default: mainnet]
     #[arg(long, value_name = "NAME", conflicts_with = "payloads")]
     pub mix: Option<String>,
-    /// Payloads of one pass [default: enough for 2 Ggas; with --payloads, all]
+    /// Payloads of one pass [default: enough for 1 Ggas; with --payloads, all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// Measure on a copy of this datadir, not on a generated state
@@ -254,7 +254,7 @@ pub struct GenerateArgs {
     /// Gas levels, as in 10M,20M,30M,40M
     #[arg(long, value_name = "LIST")]
     pub gas: GasList,
-    /// Payloads of each level [default: enough for 2 Ggas]
+    /// Payloads of each level [default: enough for 1 Ggas]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// Mix of transactions: mainnet, cold-storage, whale or transfers

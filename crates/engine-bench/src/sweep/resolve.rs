@@ -16,7 +16,7 @@ use std::{
 };
 
 /// Gas that a pass replays at least, unless a count is given.
-const PASS_GAS: u64 = 2_000_000_000;
+const PASS_GAS: u64 = 1_000_000_000;
 
 /// Relative difference that an adaptive sweep resolves unless told otherwise.
 const DEFAULT_RESOLVE: f64 = 0.01;
@@ -218,7 +218,7 @@ impl Settings {
     }
 }
 
-/// Payloads of one pass at a gas level when no count is given: at least 2 Ggas.
+/// Payloads of one pass at a gas level when no count is given: at least 1 Ggas.
 pub(crate) fn default_count(gas: Gas) -> u64 {
     PASS_GAS.div_ceil(gas.0)
 }
