@@ -20,20 +20,7 @@ pub(crate) fn missing_tools() -> Option<String> {
 pub(crate) fn run(root: &Path, check: bool) -> Result<()> {
     let tools = root.join("target/tools").join(SOLC);
     if !tools.join("node_modules/solc").exists() {
-        std::fs::create_dir_all(&tools)?;
-        steps::run(
-            Command::new("npm")
-                .args([
-                    "install",
-                    "--no-save",
-                    "--no-audit",
-                    "--no-fund",
-                    "--loglevel=error",
-                    "--prefix",
-                ])
-                .arg(&tools)
-                .arg(SOLC),
-        )?;
+        steps::npm_install(&tools, &[SOLC])?;
     }
     let mut command = Command::new("node");
     command

@@ -33,20 +33,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 pub(crate) fn validate(root: &Path) -> Result<()> {
     let tools = root.join("target/tools/grafana-schema@13.2.3");
     if !tools.join("node_modules/typescript").exists() {
-        fs::create_dir_all(&tools)?;
-        steps::run(
-            Command::new("npm")
-                .args([
-                    "install",
-                    "--no-save",
-                    "--no-audit",
-                    "--no-fund",
-                    "--loglevel=error",
-                ])
-                .arg("--prefix")
-                .arg(&tools)
-                .args(PACKAGES),
-        )?;
+        steps::npm_install(&tools, &PACKAGES)?;
     }
     let mut files: Vec<PathBuf> = fs::read_dir(root.join("grafana/dashboards"))?
         .map(|entry| entry.map(|entry| entry.path()))

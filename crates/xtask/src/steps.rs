@@ -100,6 +100,15 @@ impl Steps {
     }
 }
 
+/// Installs packages of npm into a folder of their own.
+pub(crate) fn npm_install(folder: &Path, packages: &[&str]) -> Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let mut command = Command::new("npm");
+    command.args(["install", "--no-save", "--no-audit", "--no-fund"]);
+    command.arg("--loglevel=error").arg("--prefix").arg(folder);
+    run(command.args(packages))
+}
+
 /// Checks licences, sources and duplicate versions with cargo-deny, installing it when missing.
 pub(crate) fn deny(root: &Path) -> Result<()> {
     let tools = root.join("target/tools");
