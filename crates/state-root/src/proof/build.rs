@@ -66,7 +66,14 @@ where
         }
         let value = self.values.complete(key, stored)?;
         if targets.is_empty() {
-            let stub = self.scratch.leaf_parts(key, start, &value);
+            let remains = self.remains.as_mut();
+            let stub = match remains.filter(|_| encoding == Encoding::Remains) {
+                Some(remains) => {
+                    let index = self.arena.stubs.len();
+                    remains.add((key, start), &value, (index, &mut self.scratch))
+                }
+                None => self.scratch.leaf_parts(key, start, &value),
+            };
             return Ok(self.arena.add_stub(stub));
         }
         let encoded =

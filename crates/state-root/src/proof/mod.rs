@@ -20,8 +20,9 @@ use crate::{
     chunk::Target,
     cursor::{HashedCursor, StateView, TrieCursor},
     error::RootError,
+    keccak::Inputs,
     nibbles::{child_key, common_prefix, first_key, nibble, path},
-    sparse::{Arena, Branch, Encoded, NodeRef, Proof, ProofRoot, Scratch, root_hash},
+    sparse::{Arena, Branch, Encoded, LeafValue, NodeRef, Proof, ProofRoot, Scratch, root_hash},
 };
 use alloy_primitives::B256;
 use alloy_trie::{BranchNodeCompact, EMPTY_ROOT_HASH, Nibbles, nodes::RlpNode};
@@ -35,6 +36,8 @@ enum Encoding {
     Known(B256),
     /// Whoever is above needs it.
     Needed,
+    /// It is what remains of the node, but needed no sooner than the walk ends.
+    Remains,
     /// Nobody needs it now.
     NotNeeded,
 }
@@ -80,6 +83,40 @@ pub(crate) struct Walk<'a, T, C: HashedCursor, L: LeafValues<Stored = C::Value>>
     shallow: bool,
     arena: Arena<L::Value>,
     scratch: Scratch,
+    /// Leaves that are hashed together when the walk ends; without it each is hashed at once.
+    remains: Option<Remains>,
+    /// Space for the leaves of one region.
+    region: Vec<(B256, C::Value)>,
+}
+
+/// Leaves that become stubs.
+#[derive(Default)]
+struct Remains {
+    inputs: Inputs,
+    /// The stub of each input.
+    stubs: Vec<usize>,
+}
+
+impl Remains {
+    /// A leaf that begins at nibble `start` of its key: its encoding, or what stands in its place, in
+    /// the stub with this index, until the walk ends.
+    fn add<V: LeafValue>(
+        &mut self,
+        (key, start): (&B256, usize),
+        value: &V,
+        (stub, scratch): (usize, &mut Scratch),
+    ) -> Encoded {
+        scratch.write_leaf((key, start), value, self.inputs.bytes());
+        let rlp = self.inputs.open();
+        if rlp.len() < 32 {
+            let short = Encoded::plain(RlpNode::from_rlp(rlp));
+            self.inputs.discard_open();
+            return short;
+        }
+        self.inputs.end();
+        self.stubs.push(stub);
+        Encoded::plain(RlpNode::word_rlp(&B256::ZERO))
+    }
 }
 
 impl<'a, T, C, L> Walk<'a, T, C, L>
@@ -98,7 +135,15 @@ where
             shallow: false,
             arena: Arena::default(),
             scratch: Scratch::default(),
+            remains: None,
+            region: Vec::new(),
         }
+    }
+
+    /// Hashes leaves beside the paths of targets together, many side by side, where it can.
+    pub(crate) fn together(mut self) -> Self {
+        self.remains = Some(Remains::default());
+        self
     }
 
     /// Stops below the topmost stored branch of each path: its branch children remain stubs.
@@ -130,6 +175,11 @@ where
             }
             roots.push(ProofRoot { key, start, node });
             targets = rest;
+        }
+        if let Some(Remains { inputs, stubs }) = self.remains {
+            for (stub, hash) in stubs.into_iter().zip(inputs.hashes()) {
+                self.arena.stubs[stub] = Encoded::plain(RlpNode::word_rlp(&hash));
+            }
         }
         Ok(Proof {
             arena: self.arena,
@@ -187,12 +237,15 @@ where
                 return self.stored_branch(at.len, (found, node), encoding, targets);
             }
         }
-        let mut leaves = Vec::new();
+        let mut leaves = std::mem::take(&mut self.region);
+        leaves.clear();
         self.leaves.read_below(at.first, at.len, &mut leaves)?;
-        if leaves.is_empty() {
-            return Ok(NodeRef::EMPTY);
-        }
-        self.build(&leaves, at.len, encoding, targets)
+        let node = match leaves.is_empty() {
+            true => Ok(NodeRef::EMPTY),
+            false => self.build(&leaves, at.len, encoding, targets),
+        };
+        self.region = leaves;
+        node
     }
 
     /// A stored branch, beginning at nibble `start`, with whatever of its children is needed.
@@ -260,7 +313,9 @@ where
         } = open;
         branch.encoded = match encoding {
             Encoding::Known(hash) => Some(by_hash(&hash, branch.stored)),
-            Encoding::Needed => Some(self.arena.encode_branch(&branch, start, &mut self.scratch)),
+            Encoding::Needed | Encoding::Remains => {
+                Some(self.arena.encode_branch(&branch, start, &mut self.scratch))
+            }
             Encoding::NotNeeded => None,
         };
         match branch.encoded {
@@ -290,10 +345,10 @@ pub(crate) fn storage_root<V: StateView>(
 /// Whether the encoding of a branch's child is needed, when its hash is not stored: to encode the
 /// branch, or because the child will be but a stub.
 fn child_encoding(parent: Encoding, below: &[Target]) -> Encoding {
-    if parent == Encoding::Needed || below.is_empty() {
-        Encoding::Needed
-    } else {
-        Encoding::NotNeeded
+    match parent {
+        Encoding::Needed | Encoding::Remains => Encoding::Needed,
+        Encoding::Known(_) | Encoding::NotNeeded if below.is_empty() => Encoding::Remains,
+        Encoding::Known(_) | Encoding::NotNeeded => Encoding::NotNeeded,
     }
 }
 

@@ -84,3 +84,29 @@ fn a_shallow_walk_stops_at_the_topmost_stored_branches() {
     assert!((17..25).contains(&nodes[0].1), "{nodes:?}");
     assert!(nodes[1].1 > 100, "{nodes:?}");
 }
+
+#[test]
+fn leaves_hashed_together_have_the_same_hashes() {
+    let (state, keys) = contract();
+    for (step, start) in [(1, 1), (7, 1), (40, 1), (3, 2), (400, 1), (5, 0)] {
+        let targets = keys.iter().step_by(step);
+        let targets: Vec<_> = targets.map(|&key| Target { key, start }).collect();
+        let walk = |together: bool| {
+            let trie = state.storage_trie(B256::ZERO).unwrap();
+            let slots = state.slots(B256::ZERO).unwrap();
+            let cancelled = AtomicBool::new(false);
+            let walk = Walk::new(trie, slots, SlotValues, &cancelled);
+            let walk = if together { walk.together() } else { walk };
+            walk.run(&targets).unwrap().arena
+        };
+        let (alone, together) = (walk(false), walk(true));
+        assert_eq!(alone.stubs, together.stubs, "every {step}th from {start}");
+        assert!(start == 0 || step == 1 || alone.stubs.len() > 100);
+        assert!(
+            !together
+                .stubs
+                .iter()
+                .any(|stub| stub.rlp.as_hash() == Some(B256::ZERO))
+        );
+    }
+}

@@ -171,6 +171,7 @@ impl Kind for AccountContent {
         };
         let proof = Walk::new(trie, accounts, &mut read, &pass.work.cancelled)
             .shallow(is_shallow)
+            .together()
             .run(&targets)?;
         let (mut storages, nodes) = (read.storages, read.nodes);
         let nodes = nodes + proof.arena.node_count();
@@ -234,6 +235,7 @@ fn read_slots<S: StateSource, V: StateView>(
     let (trie, slots) = (view.storage_trie(address)?, view.slots(address)?);
     let proof = Walk::new(trie, slots, SlotValues, &work.cancelled)
         .shallow(is_shallow)
+        .together()
         .run(targets)?;
     let nodes = proof.arena.node_count();
     Ok((Import::of(work, proof, |_, value| value), nodes))
