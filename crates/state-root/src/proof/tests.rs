@@ -88,6 +88,7 @@ fn a_shallow_walk_stops_at_the_topmost_stored_branches() {
 #[test]
 fn leaves_hashed_together_have_the_same_hashes() {
     let (state, keys) = contract();
+    let mut stubs = 0;
     for (step, start) in [(1, 1), (7, 1), (40, 1), (3, 2), (400, 1), (5, 0)] {
         let targets = keys.iter().step_by(step);
         let targets: Vec<_> = targets.map(|&key| Target { key, start }).collect();
@@ -101,7 +102,7 @@ fn leaves_hashed_together_have_the_same_hashes() {
         };
         let (alone, together) = (walk(false), walk(true));
         assert_eq!(alone.stubs, together.stubs, "every {step}th from {start}");
-        assert!(start == 0 || step == 1 || alone.stubs.len() > 100);
+        stubs += together.stubs.len();
         assert!(
             !together
                 .stubs
@@ -109,4 +110,5 @@ fn leaves_hashed_together_have_the_same_hashes() {
                 .any(|stub| stub.rlp.as_hash() == Some(B256::ZERO))
         );
     }
+    assert!(stubs > 200, "{stubs}");
 }
