@@ -41,7 +41,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     for visit in &plan.visits {
         let pass = to.join("visits").join(visit.id()).join("measured");
         std::fs::create_dir_all(&pass)?;
-        journal.write(Event::VisitStarted { visit: visit.id() })?;
+        journal.write(Event::VisitStarted {
+            visit: visit.id(),
+            alternation: None,
+        })?;
         sample::write_pass(&pass, &samples(&mut random, payloads))?;
         journal.write(Event::VisitFinished {
             visit: visit.id(),

@@ -1,7 +1,7 @@
 //! An engine for tests: enough of the command line and the RPC to be swept, and told by a file in
 //! its datadir how to misbehave.
 //!
-//! `<datadir>/script` holds one word: `ok`, `dies-at-start`, `never-ready`, `syncing`, `invalid`,
+//! `<datadir>/script` holds one word, and behind it a chunk size if only the cell of that size is meant: `ok`, `dies-at-start`, `never-ready`, `syncing`, `invalid`,
 //! `answers-syncing`, `dies-mid-pass`, `hangs`, `refuses-unwind`, `port-in-use`. `<datadir>/chain` holds the
 //! canonical block hashes, one a line, from block 0 on. Invariant: `stage unwind` and fork choices
 //! write that file at once, so that a kill loses nothing.
@@ -71,6 +71,12 @@ fn write_chain(datadir: &Path, hashes: &[String]) {
 }
 
 fn serve(args: &[String], datadir: PathBuf, script: String, hashes: Vec<String>) {
+    let chunk = flag(args, "--engine.multiproof-chunk-size");
+    let script = match script.split_once(' ') {
+        Some((script, only)) if chunk.as_deref() == Some(only) => script.to_owned(),
+        Some(_) => "ok".to_owned(),
+        None => script,
+    };
     match script.as_str() {
         "dies-at-start" => {
             println!("Error: the database is damaged");
@@ -85,7 +91,7 @@ fn serve(args: &[String], datadir: PathBuf, script: String, hashes: Vec<String>)
         },
         _ => {}
     }
-    let chunk = flag(args, "--engine.multiproof-chunk-size").and_then(|size| size.parse().ok());
+    let chunk = chunk.and_then(|size| size.parse().ok());
     let chain = Chain {
         datadir,
         script,

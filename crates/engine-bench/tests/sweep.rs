@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod alternating;
+
 use clap::Parser as _;
 use engine_bench::{
     analyze::{self, sample},
@@ -129,10 +131,13 @@ impl Fixture {
         let mut journal = Journal::open(&out).unwrap();
         let progress = Progress::new(true);
         let (mut done, mut voided) = (HashSet::new(), Vec::new());
+        let mut failed = HashSet::new();
         let (mut decided, mut begun_with) = (Vec::new(), None);
         for record in journal::read(&out).unwrap() {
             match record.event {
                 Event::VisitFinished { visit, .. } => drop(done.insert(visit)),
+                Event::VisitFailed { visit, .. } => drop(failed.insert(visit)),
+                Event::VisitUndone { visit, .. } => drop(done.remove(&visit)),
                 Event::VisitVoided { visit, .. } => voided.push(visit),
                 Event::Decided(decision) => decided.push(decision),
                 Event::SweepStarted { manifest, .. } => begun_with = begun_with.or(manifest),
@@ -142,6 +147,7 @@ impl Fixture {
         let options = Options {
             out: &out,
             done,
+            failed,
             voided,
             decided,
             spent_s: 0.0,
@@ -157,8 +163,8 @@ impl Fixture {
             .unwrap();
         let ending = runtime.block_on(async {
             match run::prepare(&plan.settings, &out, &progress).await {
-                Ok(mut prepared) => {
-                    let drive = run::drive(plan, &mut prepared, &mut journal, &options, stop);
+                Ok(prepared) => {
+                    let drive = run::drive(plan, &prepared, &mut journal, &options, stop);
                     Some(drive.await.unwrap())
                 }
                 Err(error) => {

@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod alternating;
 mod files;
 mod geth;
 mod kept;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: one entry for each visit that began or ended; a visit that was made again is there twice.
 
-use crate::journal::{Event, Record, VisitFacts};
+use crate::journal::{Alternation, Event, Record, VisitFacts};
 use std::collections::HashMap;
 
 /// One visit that was begun.
@@ -24,6 +24,8 @@ pub struct Made {
     pub attempt: u64,
     /// What was found beside its samples.
     pub facts: VisitFacts,
+    /// With whom it took turns.
+    pub alternation: Option<Alternation>,
 }
 
 /// How a visit ended.
@@ -44,8 +46,19 @@ pub(super) fn made(records: &[Record]) -> Vec<Made> {
     let mut visits: Vec<Made> = Vec::new();
     for record in records {
         let (visit, ended, facts) = match &record.event {
-            Event::VisitStarted { visit } => {
-                visits.extend(begun(visit, record));
+            Event::VisitStarted { visit, alternation } => {
+                let begun = begun(visit, record);
+                visits.extend(begun.map(|made| Made {
+                    alternation: alternation.clone(),
+                    ..made
+                }));
+                continue;
+            }
+            Event::VisitUndone { visit, .. } => {
+                let undone = visits.iter_mut().rfind(|made| made.visit == *visit);
+                if let Some(undone) = undone {
+                    undone.ended = Ended::Voided;
+                }
                 continue;
             }
             Event::VisitFinished { visit, facts, .. } => (visit, Ended::Finished, Some(facts)),
@@ -53,10 +66,7 @@ pub(super) fn made(records: &[Record]) -> Vec<Made> {
             Event::VisitFailed { visit, .. } => (visit, Ended::Failed, None),
             _ => continue,
         };
-        end(&mut visits, visit, record, ended);
-        if let Some(last) = visits.last_mut().filter(|last| last.visit == *visit) {
-            last.facts = facts.cloned().unwrap_or_default();
-        }
+        end(&mut visits, visit, record, ended, facts);
     }
     let mut attempts: HashMap<String, u64> = HashMap::new();
     for made in &mut visits {
@@ -78,21 +88,45 @@ fn begun(visit: &str, record: &Record) -> Option<Made> {
         ended: Ended::Cut,
         attempt: 1,
         facts: VisitFacts::default(),
+        alternation: None,
     })
 }
 
-/// Ends the visit that is going on, or notes one whose beginning was not recorded.
-fn end(visits: &mut Vec<Made>, visit: &str, record: &Record, ended: Ended) {
-    let open = visits
-        .last()
-        .is_some_and(|last| last.visit == visit && last.ended == Ended::Cut);
-    if !open {
-        visits.extend(begun(visit, record));
-    }
-    if let Some(last) = visits.last_mut().filter(|last| last.visit == visit) {
-        last.seconds = record.unix_ms.saturating_sub(last.began_unix_ms) as f64 / 1e3;
-        last.ended = ended;
-    }
+/// Ends the visit, which is going on, or notes one whose beginning was not recorded.
+fn end(
+    visits: &mut Vec<Made>,
+    visit: &str,
+    record: &Record,
+    ended: Ended,
+    facts: Option<&VisitFacts>,
+) {
+    let is_open = |made: &Made| made.visit == visit && made.ended == Ended::Cut;
+    let open = match visits.iter().rposition(is_open) {
+        // One that was cut is not the one that ended if others began and ended since on their own.
+        Some(index) if runs_until_now(&visits[index..]) => index,
+        _ => {
+            let Some(made) = begun(visit, record) else {
+                return;
+            };
+            visits.push(made);
+            visits.len() - 1
+        }
+    };
+    let made = &mut visits[open];
+    made.seconds = record.unix_ms.saturating_sub(made.began_unix_ms) as f64 / 1e3;
+    made.ended = ended;
+    made.facts = facts.cloned().unwrap_or_default();
+}
+
+/// Whether the first of these visits may still be going on: it is the last that began, or those after it
+/// take turns with it.
+fn runs_until_now(visits: &[Made]) -> bool {
+    let Some((first, later)) = visits.split_first() else {
+        return false;
+    };
+    let peers = first.alternation.iter().flat_map(|found| &found.with);
+    let peers: Vec<&String> = peers.collect();
+    later.iter().all(|made| peers.contains(&&made.visit))
 }
 
 #[cfg(test)]
@@ -103,6 +137,7 @@ mod tests {
     fn visits_are_listed_as_they_were_made() {
         let started = |visit: &str| Event::VisitStarted {
             visit: visit.into(),
+            alternation: None,
         };
         let finished = |visit: &str| Event::VisitFinished {
             visit: visit.into(),

@@ -11,7 +11,7 @@ use crate::{
     },
     client::BlockIdentity,
     guard::Preflight,
-    journal::{self, Decision, Event, JournalError, PassFacts, Record, VisitFacts, VisitTimes},
+    journal::{self, Alternation, Decision, Event, JournalError, PassFacts, Record, VisitFacts, VisitTimes},
     plan::{Plan, PlanError, Visit},
     profile::{self, CellProfile},
     run::{Environment, MEASURED_DIR, Manifest, VISITS_DIR, plan_sum},
@@ -159,8 +159,14 @@ pub fn read_outcome(dir: &Path) -> Result<Outcome, AnalyzeError> {
     };
     let mut finished = HashMap::new();
     for record in records {
-        if let Event::VisitFinished { visit, facts, .. } = &record.event {
-            finished.insert(visit.clone(), measured(facts));
+        match &record.event {
+            Event::VisitFinished { visit, facts, .. } => {
+                finished.insert(visit.clone(), measured(facts));
+            }
+            Event::VisitUndone { visit, .. } => {
+                finished.remove(visit);
+            }
+            _ => {}
         }
         outcome.take(record.event);
     }
@@ -233,6 +239,7 @@ impl Outcome {
             Event::VisitStarted { .. }
             | Event::VisitFinished { .. }
             | Event::VisitVoided { .. }
+            | Event::VisitUndone { .. }
             | Event::Interrupted => {}
         }
     }
@@ -302,19 +309,41 @@ pub fn wall_s(records: &[Record]) -> f64 {
     time_split(records).wall
 }
 
-/// From the start of each visit to its end, by cell.
+/// Visits under way: when each began, and how many take turns.
+#[derive(Default)]
+struct UnderWay<'a>(HashMap<&'a str, (f64, usize)>);
+
+impl<'a> UnderWay<'a> {
+    fn begin(&mut self, visit: &'a str, at_s: f64, alternation: Option<&Alternation>) {
+        let peers = alternation.map_or(0, |found| found.with.len());
+        if peers == 0 {
+            // Nothing else runs beside it: what had not ended was cut.
+            self.0.clear();
+        }
+        self.0.insert(visit, (at_s, 1 + peers));
+    }
+
+    /// What the visit cost, in seconds: the time from its start to its end, or its part of it when it took
+    /// turns with others.
+    fn end(&mut self, visit: &str, at_s: f64) -> Option<f64> {
+        let (began_s, of) = self.0.remove(visit)?;
+        Some((at_s - began_s) / of as f64)
+    }
+}
+
+/// What each visit cost, by cell.
 fn visit_seconds(records: &[Record]) -> Vec<(String, f64)> {
-    let mut started: Option<(&str, f64)> = None;
+    let mut under_way = UnderWay::default();
     let mut seconds = Vec::new();
     for record in records {
         match &record.event {
-            Event::VisitStarted { visit } => started = Some((visit, record.at_s)),
+            Event::VisitStarted { visit, alternation } => {
+                under_way.begin(visit, record.at_s, alternation.as_ref());
+            }
             Event::VisitFinished { visit, .. } => {
-                let began = started.filter(|(began, _)| began == visit);
                 let cell = visit.split_once('-').map(|(_, cell)| cell);
-                if let (Some((_, began_s)), Some(cell)) = (began, cell) {
-                    seconds.push((cell.to_owned(), record.at_s - began_s));
-                }
+                let cost = under_way.end(visit, record.at_s);
+                seconds.extend(cell.map(str::to_owned).zip(cost));
             }
             _ => {}
         }
@@ -326,15 +355,19 @@ fn visit_seconds(records: &[Record]) -> Vec<(String, f64)> {
 fn time_split(records: &[Record]) -> TimeSplit {
     let mut split = TimeSplit::default();
     let mut began_s = None;
-    let (mut previous_s, mut visit_began_s) = (0.0, 0.0);
+    let (mut previous_s, mut under_way) = (0.0, UnderWay::default());
     for record in records {
         match &record.event {
             Event::SweepStarted { .. } => began_s = Some(record.at_s),
             Event::VisitFinished { times, .. } | Event::VisitFailed { times, .. } => {
                 add(&mut split, times);
             }
-            Event::VisitStarted { .. } => visit_began_s = record.at_s,
-            Event::VisitVoided { .. } => split.voided += record.at_s - visit_began_s,
+            Event::VisitStarted { visit, alternation } => {
+                under_way.begin(visit, record.at_s, alternation.as_ref());
+            }
+            Event::VisitVoided { visit, .. } => {
+                split.voided += under_way.end(visit, record.at_s).unwrap_or(0.0);
+            }
             _ => {}
         }
         if let Some(began_s) = began_s {

@@ -71,6 +71,10 @@ pub struct Sample {
     /// Nodes that had to be worked on one after the other.
     #[serde(default)]
     pub longest_chain: Option<u64>,
+    /// When the payload's turn began, since the first turn of all cells that were replayed in turn; absent
+    /// where the cell had the machine to itself. Its other times stand still during the turns of others.
+    #[serde(default)]
+    pub turn_start_ns: Option<u64>,
 }
 
 impl Sample {

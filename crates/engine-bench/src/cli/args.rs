@@ -26,7 +26,8 @@ pub struct StateArgs {
 }
 
 /// What a plan has decided already when a sweep goes on with it.
-const PLANNED: [&str; 34] = [
+const PLANNED: [&str; 35] = [
+    "alternate",
     "axes",
     "budget",
     "cache_dir",
@@ -138,6 +139,12 @@ pub struct SweepArgs {
     /// Order of the cells in a round [default: abba for two cells, else random]
     #[arg(hide_short_help = true, long, value_enum)]
     pub order: Option<Order>,
+    /// Replay the cells of a gas level side by side, block by block in turn, all but one frozen
+    ///
+    /// Times of a few percent apart are told in a few rounds, as all cells meet the same drift of the
+    /// machine. Each cell has an engine and a copy of the datadir of its own.
+    #[arg(hide_short_help = true, long)]
+    pub alternate: bool,
     /// What to do about a pass that others disturbed [default: void]
     #[arg(hide_short_help = true, long, value_enum, value_name = "MODE")]
     pub guard: Option<GuardMode>,

@@ -67,6 +67,7 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
     let options = Options {
         out: &out,
         done: earlier.done,
+        failed: earlier.failed,
         voided: earlier.voided,
         decided: earlier.decided,
         spent_s: earlier.spent_s,
@@ -138,7 +139,7 @@ impl Tracing<'_> {
     async fn make(
         self,
         plan: &Plan,
-        prepared: &mut Prepared,
+        prepared: &Prepared,
         options: &Options<'_>,
     ) -> Result<Ending> {
         if self.wanted == Wanted::None {
@@ -178,7 +179,7 @@ impl Tracing<'_> {
 async fn profile(
     profiler: Profiler,
     plan: &Plan,
-    prepared: &mut Prepared,
+    prepared: &Prepared,
     options: &Options<'_>,
 ) -> Result<Ending> {
     if profiler == Profiler::None {
@@ -218,15 +219,22 @@ async fn measure(
         prepared = preparing => prepared,
     };
     options.progress.end();
+    let prepared = prepared.and_then(|prepared| {
+        let short = run::check_room(plan, &prepared)?;
+        if let Some(note) = short {
+            options.progress.line(&format!("warning: {note}"));
+        }
+        Ok(prepared)
+    });
     match prepared {
-        Ok(mut prepared) => {
-            let ending = run::drive(plan, &mut prepared, journal, options, super::interrupted());
+        Ok(prepared) => {
+            let ending = run::drive(plan, &prepared, journal, options, super::interrupted());
             match ending.await? {
                 Ending::Complete => {}
                 Ending::Interrupted => return Ok(Ending::Interrupted),
             }
-            match tracing.make(plan, &mut prepared, options).await? {
-                Ending::Complete => profile(tracing.profiler, plan, &mut prepared, options).await,
+            match tracing.make(plan, &prepared, options).await? {
+                Ending::Complete => profile(tracing.profiler, plan, &prepared, options).await,
                 Ending::Interrupted => Ok(Ending::Interrupted),
             }
         }
@@ -317,6 +325,7 @@ fn dry_run(plan: &Plan, question: Option<&str>, values: &str, json: bool) -> Res
 #[derive(Debug, Default)]
 struct Earlier {
     done: HashSet<String>,
+    failed: HashSet<String>,
     voided: Vec<String>,
     decided: Vec<Decision>,
     spent_s: f64,
@@ -335,7 +344,14 @@ impl Earlier {
         for record in records {
             match record.event {
                 Event::VisitFinished { visit, .. } => {
+                    earlier.failed.remove(&visit);
                     earlier.done.insert(visit);
+                }
+                Event::VisitFailed { visit, .. } => {
+                    earlier.failed.insert(visit);
+                }
+                Event::VisitUndone { visit, .. } => {
+                    earlier.done.remove(&visit);
                 }
                 Event::VisitVoided { visit, .. } => earlier.voided.push(visit),
                 Event::Decided(decision) => earlier.decided.push(decision),

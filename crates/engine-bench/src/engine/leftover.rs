@@ -19,6 +19,9 @@ use std::{
 /// How long a leftover may take to stop before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How pid files end.
+const PID_SUFFIX: &str = "pid";
+
 /// Pause between two looks at a process that is to end.
 const POLL: Duration = Duration::from_millis(5);
 
@@ -87,6 +90,19 @@ pub fn is_running(pid_file: &Path) -> bool {
     owner.is_some_and(Owner::is_running)
 }
 
+/// Stops every process that a pid file in a folder names, if it still runs, and removes the files.
+///
+/// # Errors
+/// When a file cannot be removed.
+pub fn stop_leftovers(folder: &Path) -> Result<(), EngineError> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries.map(|entry| entry.path());
+    for file in files.filter(|path| path.extension().is_some_and(|end| end == PID_SUFFIX)) {
+        stop_leftover(&file)?;
+    }
+    Ok(())
+}
+
 /// Stops the process that a pid file names, if it still runs, and removes the file.
 ///
 /// Whether there was one.
@@ -114,6 +130,8 @@ fn stop(owner: Owner) {
     let pid = Pid::from_raw(owner.pid.cast_signed());
     // An error means that it has just ended.
     let _ = kill(pid, Signal::SIGTERM);
+    // Engines that take turns are frozen when their harness is killed, and take no other signal then.
+    let _ = killpg(pid, Signal::SIGCONT);
     let deadline = Instant::now() + STOP_TIMEOUT;
     while owner.is_running() && Instant::now() < deadline {
         thread::sleep(POLL);
@@ -126,7 +144,11 @@ fn stop(owner: Owner) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
+    use std::{
+        io::Read as _,
+        os::unix::process::CommandExt as _,
+        process::{Command, Stdio},
+    };
 
     #[test]
     fn stops_what_the_file_names_and_nothing_else() {
@@ -151,6 +173,37 @@ mod tests {
         assert!(!child.wait().unwrap().success());
         assert!(!path.exists());
         assert!(!stop_leftover(&path).unwrap());
+    }
+
+    #[test]
+    fn every_file_of_a_folder_is_looked_at_and_frozen_ones_end_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let told = dir.path().join("told");
+        let script = format!("trap 'echo x >> {}; exit 0' TERM; echo; while :; do sleep 0.01; done", told.display());
+        let mut children: Vec<_> = (1..=3)
+            .map(|number| {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &script]).process_group(0).stdout(Stdio::piped());
+                let mut child = shell.spawn().unwrap();
+                // Its trap is set once it has said something.
+                child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+                note_running(&dir.path().join(format!("engine-{number}.pid")), child.id()).unwrap();
+                killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGSTOP).unwrap();
+                child
+            })
+            .collect();
+        fs::write(dir.path().join("lock"), "1\n").unwrap();
+        // Each is this program's child and stays until it is waited for.
+        let ending = thread::spawn(move || {
+            for child in &mut children {
+                child.wait().unwrap();
+            }
+        });
+        stop_leftovers(dir.path()).unwrap();
+        ending.join().unwrap();
+        assert_eq!(fs::read_to_string(&told).unwrap(), "x\nx\nx\n");
+        let left: Vec<_> = fs::read_dir(dir.path()).unwrap().flatten().collect();
+        assert_eq!(left.len(), 2, "{left:?}");
     }
 
     #[test]

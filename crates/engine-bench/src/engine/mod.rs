@@ -15,7 +15,7 @@ pub(crate) use adapter::shared_flags;
 pub use adapter::{stats_command, unwind_command};
 pub use command::{Endpoints, Launch};
 pub use geth::{geth_init_commands, is_geth_datadir};
-pub use leftover::{is_running, note_running, stop_leftover};
+pub use leftover::{is_running, note_running, stop_leftover, stop_leftovers};
 pub(crate) use process::output_of;
 pub use process::{Engine, ToolRun, run_tool};
 pub use ready::wait_until_ready;

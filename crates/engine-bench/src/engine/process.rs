@@ -60,6 +60,14 @@ impl Engine {
         self.group.child.id()
     }
 
+    /// Memory that it has for itself, without pages of files, in bytes.
+    pub fn own_memory_bytes(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+        let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+        Some(kib * 1024)
+    }
+
     /// Where it listens.
     pub fn endpoints(&self) -> &Endpoints {
         &self.endpoints
@@ -77,6 +85,16 @@ impl Engine {
                 log: self.log_tail(),
             }),
         }
+    }
+
+    /// Stops all its processes where they are, until [`Self::thaw`]; it answers nothing meanwhile.
+    pub fn freeze(&self) {
+        self.group.signal_all(Signal::SIGSTOP);
+    }
+
+    /// Lets a frozen engine go on.
+    pub fn thaw(&self) {
+        self.group.signal_all(Signal::SIGCONT);
     }
 
     /// The end of its log.
@@ -205,11 +223,20 @@ impl Group {
         Pid::from_raw(self.child.id().cast_signed())
     }
 
-    /// Ends the process; whether it went by itself within `patience` of SIGTERM.
+    /// Signals every process of the group. An error means that all have ended.
+    fn signal_all(&self, signal: Signal) {
+        if self.status.is_none() {
+            let _ = killpg(self.pid(), signal);
+        }
+    }
+
+    /// Ends the process, also a frozen one; whether it went by itself within `patience` of SIGTERM.
     fn terminate(&mut self, patience: Duration) -> bool {
         if self.exited().is_none() {
             // An error means that it has just ended, which the loop below finds out.
             let _ = kill(self.pid(), Signal::SIGTERM);
+            // One that is frozen takes no other signal before it goes on.
+            self.signal_all(Signal::SIGCONT);
         }
         let deadline = Instant::now() + patience;
         while self.exited().is_none() && Instant::now() < deadline {
@@ -304,5 +331,40 @@ mod tests {
         assert!(alive(pid));
         drop(group);
         assert!(!alive(pid));
+    }
+
+    /// The state of a process, as `/proc` names it by a letter.
+    fn state(pid: Pid) -> Option<char> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.chars().next()
+    }
+
+    #[test]
+    fn a_frozen_one_goes_on_when_it_is_told_and_ends_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = "trap 'echo ended; exit 0' TERM; sleep 600 & echo $!; wait";
+        let mut group = spawn(script, dir.path());
+        let log = || fs::read_to_string(dir.path().join("log")).unwrap();
+        let child = loop {
+            if let Some(line) = log().strip_suffix('\n') {
+                break Pid::from_raw(line.parse().unwrap());
+            }
+            thread::sleep(POLL);
+        };
+        let both_are = |stopped: bool| loop {
+            let states = [group.pid(), child].map(|pid| state(pid) == Some('T'));
+            if states == [stopped; 2] {
+                break;
+            }
+            thread::sleep(POLL);
+        };
+        group.signal_all(Signal::SIGSTOP);
+        both_are(true);
+        group.signal_all(Signal::SIGCONT);
+        both_are(false);
+        group.signal_all(Signal::SIGSTOP);
+        both_are(true);
+        assert!(group.terminate(STOP_TIMEOUT), "by itself");
+        assert!(log().ends_with("ended\n"), "{}", log());
     }
 }

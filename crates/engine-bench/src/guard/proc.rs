@@ -55,6 +55,8 @@ pub(super) struct ProcessTicks {
     pub(super) started: u64,
     /// All its threads, its own code and the kernel's.
     pub(super) ticks: u64,
+    /// Of children that have ended and were waited for.
+    pub(super) children_ticks: u64,
     /// Pages that had to come from the disk.
     pub(super) major_faults: u64,
     pub(super) is_kernel: bool,
@@ -71,6 +73,7 @@ pub(super) fn process_ticks(stat: &str) -> Option<ProcessTicks> {
         name,
         started: of(22)?,
         ticks: of(14)? + of(15)?,
+        children_ticks: of(16)? + of(17)?,
         major_faults: of(12)?,
         is_kernel: of(9)? & KERNEL_THREAD != 0,
     })
@@ -173,7 +176,7 @@ mod tests {
             (plain.name.as_str(), plain.ticks, plain.major_faults),
             ("engine", 15 + 16, 13)
         );
-        assert_eq!(plain.started, 100);
+        assert_eq!((plain.started, plain.children_ticks), (100, 17 + 18));
         assert!(!plain.is_kernel);
         let odd = process_ticks(&stat("a) R 9 (b", 0x0020_8040)).unwrap();
         assert_eq!((odd.name.as_str(), odd.ticks), ("a) R 9 (b", 31));

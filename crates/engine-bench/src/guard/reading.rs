@@ -36,6 +36,9 @@ pub struct Readings {
     pub busy_s: f64,
     /// Of the engine.
     pub engine_cpu_s: f64,
+    /// Of the engines of other cells that were replayed in turn with it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub peers_cpu_s: f64,
     /// Of this program.
     pub harness_cpu_s: f64,
     /// Of threads of the kernel.
@@ -79,6 +82,10 @@ pub struct Readings {
     pub guard_s: f64,
 }
 
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
+}
+
 /// Time in which at least one task had to wait for something, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pressure {
@@ -117,38 +124,44 @@ pub struct Culprit {
     pub cpu_s: f64,
 }
 
-/// A pass that is being watched.
+/// A pass that is being watched, or those of several engines that take turns.
 #[derive(Debug)]
 pub struct Watch {
-    engine: u32,
+    engines: Vec<u32>,
     before: Look,
     began: Instant,
     sampler: Sampler,
 }
 
 impl Watch {
-    /// Begins to watch. `engine` is the pid of its process.
-    pub fn begin(engine: u32) -> Self {
-        let sampler = Sampler::start(engine);
-        let before = Look::take(engine);
+    /// Begins to watch. `engines` are the pids of their processes.
+    pub fn begin(engines: &[u32]) -> Self {
+        let sampler = Sampler::start(engines);
+        let before = Look::take(engines);
         Self {
-            engine,
+            engines: engines.to_vec(),
             before,
             began: Instant::now(),
             sampler,
         }
     }
 
-    /// Ends it. The engine must still be running.
-    pub fn end(self) -> Readings {
+    /// Ends it: readings for each engine, in their order, which differ in what is the engine's own. The
+    /// engines must still be running; one that ended and was waited for counts among the peers.
+    pub fn end(self) -> Vec<Readings> {
         let wall = self.began.elapsed();
-        let after = Look::take(self.engine);
+        let after = Look::take(&self.engines);
         let sampled = self.sampler.stop();
-        let mut readings = readings(&self.before, &after, wall);
-        readings.foreign_peak = sampled.foreign_peak;
-        readings.frequency = sampled.frequency;
-        readings.guard_s += sampled.took.as_secs_f64();
-        readings
+        let of_engine = |index: usize| {
+            let mut readings = readings(&self.before, &after, wall, index);
+            readings.foreign_peak = sampled.foreign_peak;
+            readings.frequency = sampled.frequency;
+            readings.guard_s += sampled.took.as_secs_f64();
+            // Looked at once for all of them.
+            readings.guard_s /= self.engines.len() as f64;
+            readings
+        };
+        (0..self.engines.len()).map(of_engine).collect()
     }
 }
 
@@ -162,20 +175,46 @@ struct Look {
     throttled_us: Option<u64>,
     heat_ms: Vec<u64>,
     disk: (u64, u64),
-    engine_pid: u32,
-    engine: Option<ProcessTicks>,
-    engine_disk: Option<(u64, u64)>,
-    engine_preemptions: u64,
+    engines: Vec<EngineLook>,
     harness: u32,
     processes: HashMap<u32, ProcessTicks>,
     took: Duration,
 }
 
+/// What is counted for an engine.
+#[derive(Debug, Default)]
+struct EngineLook {
+    pid: u32,
+    process: Option<ProcessTicks>,
+    disk: Option<(u64, u64)>,
+    preemptions: u64,
+}
+
+impl EngineLook {
+    fn take(pid: u32) -> Self {
+        let file = |name: &str| text(format!("/proc/{pid}/{name}"));
+        Self {
+            pid,
+            process: proc::process_ticks(&file("stat")),
+            disk: proc::io_bytes(&file("io")),
+            preemptions: preemptions(pid),
+        }
+    }
+
+    fn ticks(&self) -> u64 {
+        self.process.as_ref().map_or(0, |process| process.ticks)
+    }
+
+    fn major_faults(&self) -> u64 {
+        let process = self.process.as_ref();
+        process.map_or(0, |process| process.major_faults)
+    }
+}
+
 impl Look {
-    fn take(engine: u32) -> Self {
+    fn take(engines: &[u32]) -> Self {
         let began = Instant::now();
         let stat = text("/proc/stat");
-        let of_pid = |pid: u32, file: &str| text(format!("/proc/{pid}/{file}"));
         let mut look = Self {
             cpus: online_cpus(&stat),
             cpu: proc::cpu_ticks(&stat).unwrap_or_default(),
@@ -184,10 +223,7 @@ impl Look {
             throttled_us: quota_file().and_then(|path| proc::throttled_us(&text(path))),
             heat_ms: heat_ms(),
             disk: proc::disk_bytes(&text("/proc/diskstats")),
-            engine_pid: engine,
-            engine: proc::process_ticks(&of_pid(engine, "stat")),
-            engine_disk: proc::io_bytes(&of_pid(engine, "io")),
-            engine_preemptions: preemptions(engine),
+            engines: engines.iter().copied().map(EngineLook::take).collect(),
             harness: std::process::id(),
             processes: processes(),
             took: Duration::ZERO,
@@ -197,7 +233,19 @@ impl Look {
     }
 }
 
-fn readings(before: &Look, after: &Look, wall: Duration) -> Readings {
+/// CPU time of all engines between two looks, in ticks. That of one that ended meanwhile has become that
+/// of its parent's children.
+fn ticks_of_engines(before: &Look, after: &Look) -> u64 {
+    let ended = |look: &Look| {
+        let own = look.processes.get(&look.harness);
+        own.map_or(0, |own| own.children_ticks)
+    };
+    let all = |look: &Look| ended(look) + look.engines.iter().map(EngineLook::ticks).sum::<u64>();
+    all(after).saturating_sub(all(before))
+}
+
+/// What happened between two looks, as the engine at `index` is concerned.
+fn readings(before: &Look, after: &Look, wall: Duration, index: usize) -> Readings {
     let seconds = |ticks: u64| ticks as f64 / TICKS_PER_SECOND;
     let grown = |of: fn(&Look) -> u64| of(after).saturating_sub(of(before));
     let harness = |look: &Look| {
@@ -205,7 +253,11 @@ fn readings(before: &Look, after: &Look, wall: Duration) -> Readings {
         own.map_or(0, |own| own.ticks)
     };
     let busy = grown(|look| look.cpu.busy);
-    let engine = grown(|look| look.engine.as_ref().map_or(0, |engine| engine.ticks));
+    let of_engine = |of: fn(&EngineLook) -> u64| {
+        of(&after.engines[index]).saturating_sub(of(&before.engines[index]))
+    };
+    let engine = of_engine(EngineLook::ticks);
+    let engines = ticks_of_engines(before, after).max(engine);
     let own = harness(after).saturating_sub(harness(before));
     let others = others(before, after);
     let kernel = others.kernel;
@@ -214,15 +266,16 @@ fn readings(before: &Look, after: &Look, wall: Duration) -> Readings {
     let throttled = after.throttled_us.zip(before.throttled_us);
     let heat = after.heat_ms.iter().zip(&before.heat_ms);
     let heat = heat.map(|(now, then)| now.saturating_sub(*then)).max();
-    let engine_disk = after.engine_disk.zip(before.engine_disk);
+    let engine_disk = after.engines[index].disk.zip(before.engines[index].disk);
     Readings {
         wall_s: wall.as_secs_f64(),
         cpus: after.cpus,
         busy_s: seconds(busy),
         engine_cpu_s: seconds(engine),
+        peers_cpu_s: seconds(engines - engine),
         harness_cpu_s: seconds(own),
         kernel_cpu_s: seconds(kernel),
-        foreign_cpu_s: seconds(busy.saturating_sub(engine + own + kernel)),
+        foreign_cpu_s: seconds(busy.saturating_sub(engines + own + kernel)),
         foreign_peak: None,
         culprits: others.busiest,
         interrupts_s: seconds(grown(|look| look.cpu.interrupts)),
@@ -235,10 +288,8 @@ fn readings(before: &Look, after: &Look, wall: Duration) -> Readings {
         throttled_s: throttled.map(|(now, then)| microseconds(now, then)),
         heat_throttled_s: heat.map(|ms| ms as f64 / 1e3),
         frequency: None,
-        engine_major_faults: grown(|look| {
-            look.engine.as_ref().map_or(0, |engine| engine.major_faults)
-        }),
-        engine_preemptions: grown(|look| look.engine_preemptions),
+        engine_major_faults: of_engine(EngineLook::major_faults),
+        engine_preemptions: of_engine(|engine| engine.preemptions),
         context_switches: grown(|look| look.context_switches),
         disk: DiskTraffic::between(after.disk, before.disk),
         engine_disk: engine_disk.map(|(now, then)| DiskTraffic::between(now, then)),
@@ -256,6 +307,8 @@ struct Others {
 fn others(before: &Look, after: &Look) -> Others {
     let mut kernel = 0;
     let mut by_name: HashMap<&str, u64> = HashMap::new();
+    let is_engine = |pid| after.engines.iter().any(|engine| engine.pid == pid);
+    let known = |pid| pid == after.harness || is_engine(pid);
     for (pid, now) in &after.processes {
         let then = before
             .processes
@@ -265,7 +318,7 @@ fn others(before: &Look, after: &Look) -> Others {
         let ticks = now.ticks.saturating_sub(then.map_or(0, |then| then.ticks));
         if now.is_kernel {
             kernel += ticks;
-        } else if *pid != after.engine_pid && *pid != after.harness && ticks > 0 {
+        } else if !known(*pid) && ticks > 0 {
             *by_name.entry(&now.name).or_default() += ticks;
         }
     }
@@ -369,6 +422,7 @@ mod tests {
             name: name.into(),
             started: started.parse().unwrap(),
             ticks,
+            children_ticks: 0,
             major_faults: ticks / 10,
             is_kernel,
         }
@@ -388,8 +442,11 @@ mod tests {
                 interrupts: busy / 100,
                 steal: busy / 50,
             },
-            engine_pid: 10,
-            engine: processes.get(&10).cloned(),
+            engines: vec![EngineLook {
+                pid: 10,
+                process: processes.get(&10).cloned(),
+                ..EngineLook::default()
+            }],
             harness: 20,
             processes,
             took: Duration::from_millis(2),
@@ -424,7 +481,7 @@ mod tests {
                 (62, "idle", 0, false),
             ],
         );
-        let found = readings(&before, &after, Duration::from_secs(4));
+        let found = readings(&before, &after, Duration::from_secs(4), 0);
         assert_eq!(
             (found.busy_s, found.engine_cpu_s, found.harness_cpu_s),
             (6.0, 3.0, 0.1)
@@ -445,16 +502,45 @@ mod tests {
     }
 
     #[test]
+    fn engines_that_take_turns_are_foreign_to_none_of_them() {
+        let with = |busy, engines: &[(u32, u64)], own, ended| {
+            let mut look = look(busy, &[(20, "engine-bench", own, false)]);
+            look.processes.get_mut(&20).unwrap().children_ticks = ended;
+            let engine = |(pid, ticks): &(u32, u64)| EngineLook {
+                pid: *pid,
+                process: (*ticks > 0).then(|| process("engine", *ticks, false)),
+                ..EngineLook::default()
+            };
+            look.engines = engines.iter().map(engine).collect();
+            look
+        };
+        let before = with(1000, &[(10, 100), (11, 100), (12, 100)], 50, 7);
+        // The last one used 60 ticks more, died, and was waited for.
+        let after = with(1500, &[(10, 300), (11, 250), (12, 0)], 60, 7 + 160);
+        let found = [0, 1, 2].map(|index| readings(&before, &after, Duration::from_secs(4), index));
+        let own = found.each_ref().map(|found| found.engine_cpu_s);
+        assert_eq!(own, [2.0, 1.5, 0.0]);
+        let peers = found.each_ref().map(|found| found.peers_cpu_s);
+        assert_eq!(peers, [2.1, 2.6, 4.1]);
+        // 500 ticks less 200, 150 and 60 of engines and 10 of this program.
+        assert!(found.iter().all(|found| found.foreign_cpu_s == 0.8));
+    }
+
+    #[test]
     fn counters_that_are_there_become_seconds() {
+        let with = |factor: u64| {
+            let mut look = look(factor * 100, &[]);
+            look.engines[0].disk = Some((0, factor * 100));
+            look
+        };
         let with = |factor: u64| Look {
             pressure_us: Some([factor * 1_000_000, factor * 2_000_000, factor * 500_000]),
             throttled_us: Some(factor * 250_000),
             heat_ms: vec![0, factor * 40, factor * 30],
             disk: (factor * 4096, factor * 8192),
-            engine_disk: Some((0, factor * 100)),
-            ..look(factor * 100, &[])
+            ..with(factor)
         };
-        let found = readings(&with(1), &with(3), Duration::from_secs(1));
+        let found = readings(&with(1), &with(3), Duration::from_secs(1), 0);
         let pressure = found.pressure.unwrap();
         assert_eq!(
             (pressure.cpu_s, pressure.io_s, pressure.memory_s),
@@ -471,7 +557,9 @@ mod tests {
 
     #[test]
     fn this_machine_can_be_watched() {
-        let found = Watch::begin(std::process::id()).end();
+        let [found] = &Watch::begin(&[std::process::id()]).end()[..] else {
+            panic!("one engine")
+        };
         assert!(found.cpus > 0 && found.wall_s >= 0.0 && found.guard_s > 0.0);
         assert_eq!(
             online_cpus("cpu  1\ncpu0 1\ncpu11 1\nctxt 3\ncpufreq 1\n"),

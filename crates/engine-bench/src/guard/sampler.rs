@@ -53,10 +53,11 @@ pub(super) struct Sampler {
 
 impl Sampler {
     /// Starts it; without a thread nothing is sampled.
-    pub(super) fn start(engine: u32) -> Self {
+    pub(super) fn start(engines: &[u32]) -> Self {
         let (stop, stopped) = mpsc::channel();
+        let engines = engines.to_vec();
         let sample = move || {
-            let mut samples = Samples::new(engine);
+            let mut samples = Samples::new(&engines);
             loop {
                 samples.look();
                 match stopped.recv_timeout(INTERVAL) {
@@ -86,12 +87,12 @@ impl Sampler {
 #[derive(Debug, Clone, Copy)]
 struct Instantaneous {
     at: Instant,
-    /// Ticks of everything but the engine and this program.
+    /// Ticks of everything but the engines and this program.
     others: u64,
 }
 
 struct Samples {
-    engine_file: String,
+    engine_files: Vec<String>,
     clocks: Vec<PathBuf>,
     window: VecDeque<Instantaneous>,
     peak: Option<f64>,
@@ -100,14 +101,14 @@ struct Samples {
 }
 
 impl Samples {
-    fn new(engine: u32) -> Self {
+    fn new(engines: &[u32]) -> Self {
         let clock = |cpu| {
             PathBuf::from(format!(
                 "/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"
             ))
         };
         Self {
-            engine_file: format!("/proc/{engine}/stat"),
+            engine_files: engines.iter().map(|pid| format!("/proc/{pid}/stat")).collect(),
             clocks: (0..MOST_CLOCKS)
                 .map(clock)
                 .take_while(|path| path.exists())
@@ -122,8 +123,14 @@ impl Samples {
     fn look(&mut self) {
         let began = Instant::now();
         let stat = text("/proc/stat");
-        let ticks = |file: &str| proc::process_ticks(&text(file)).map_or(0, |found| found.ticks);
-        let known = ticks(&self.engine_file) + ticks("/proc/self/stat");
+        let ticks = |file: &str| {
+            let found = proc::process_ticks(&text(file));
+            found.map_or((0, 0), |found| (found.ticks, found.children_ticks))
+        };
+        let of_engines: u64 = self.engine_files.iter().map(|file| ticks(file).0).sum();
+        // An engine that ended is one of the children that have.
+        let (own, ended) = ticks("/proc/self/stat");
+        let known = of_engines + own + ended;
         if let Some(all) = proc::cpu_ticks(&stat) {
             let now = Instantaneous {
                 at: began,
@@ -172,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_peak_is_that_of_a_whole_window() {
-        let mut samples = Samples::new(1);
+        let mut samples = Samples::new(&[1]);
         let start = Instant::now();
         // Idle, then a second of one busy CPU of two, then idle again.
         let ticks = [0, 0, 0, 0, 25, 50, 75, 100, 100, 100];
@@ -189,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_sampler_ends_when_told() {
-        let sampled = Sampler::start(std::process::id()).stop();
+        let sampled = Sampler::start(&[std::process::id()]).stop();
         assert!(sampled.took > Duration::ZERO);
     }
 }

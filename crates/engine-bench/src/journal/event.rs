@@ -59,6 +59,9 @@ pub enum Event {
     VisitStarted {
         /// Its id.
         visit: String,
+        /// With whom it takes turns; absent when it has the machine to itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        alternation: Option<Alternation>,
     },
     /// A visit in which everything was valid; its files are complete.
     VisitFinished {
@@ -98,12 +101,29 @@ pub enum Event {
         /// What it spent its time on until then.
         times: VisitTimes,
     },
+    /// A visit that had finished, but does not count: it is made again together with those that it took
+    /// turns with, which had not.
+    VisitUndone {
+        /// Its id.
+        visit: String,
+        /// The folder inside `visits/` that its files are kept in.
+        kept_in: String,
+    },
     /// What an adaptive sweep visits next.
     Decided(Decision),
     /// The sweep was interrupted from outside.
     Interrupted,
     /// Every visit was made.
     SweepFinished,
+}
+
+/// How a visit of which each payload was one of several turns was made.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alternation {
+    /// Ids of the other visits of the group.
+    pub with: Vec<String>,
+    /// Which of the engine's working copies it had, counted from 1.
+    pub seat: u64,
 }
 
 /// What the next round of an adaptive sweep visits, and why.

@@ -7,7 +7,7 @@
 mod event;
 
 pub use event::{
-    DatabaseFacts, Decision, Event, LevelDecision, PassFacts, Record, StateFacts, VisitFacts,
+    Alternation, DatabaseFacts, Decision, Event, LevelDecision, PassFacts, Record, StateFacts, VisitFacts,
     VisitTimes,
 };
 

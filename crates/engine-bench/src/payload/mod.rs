@@ -15,6 +15,7 @@ use crate::{
 use alloy_primitives::B256;
 use engine_api::{PayloadSet, PayloadSetError, PreparedPayload};
 use std::{
+    cell::RefCell,
     collections::HashMap,
     path::{Path, PathBuf},
     sync::Arc,
@@ -96,7 +97,7 @@ pub type ListKey = (String, Gas);
 #[derive(Debug, Default)]
 pub struct PayloadStore {
     dirs: HashMap<ListKey, PathBuf>,
-    kept: HashMap<ListKey, Payloads>,
+    kept: RefCell<HashMap<ListKey, Payloads>>,
 }
 
 impl PayloadStore {
@@ -104,7 +105,7 @@ impl PayloadStore {
     pub fn new(dirs: impl IntoIterator<Item = (ListKey, PathBuf)>) -> Self {
         Self {
             dirs: dirs.into_iter().collect(),
-            kept: HashMap::new(),
+            kept: RefCell::default(),
         }
     }
 
@@ -126,13 +127,13 @@ impl PayloadStore {
     /// # Errors
     /// See [`PayloadError`].
     pub fn load(
-        &mut self,
+        &self,
         mix: &str,
         level: Level,
         base: &BlockIdentity,
     ) -> Result<Payloads, PayloadError> {
         let key = (mix.to_owned(), level.gas);
-        if let Some(kept) = self.kept.get(&key) {
+        if let Some(kept) = self.kept.borrow().get(&key) {
             return Ok(Arc::clone(kept));
         }
         let dir = self.dirs.get(&key).map(PathBuf::as_path);
@@ -140,10 +141,11 @@ impl PayloadStore {
         let dir = found.ok_or_else(|| Self::no_folder(dir, level.gas))?;
         let payloads = Arc::new(open(dir, level, base)?);
         let bytes = |list: &Payloads| list.iter().map(|p| p.new_payload.len()).sum::<usize>();
-        if self.kept.values().map(bytes).sum::<usize>() + bytes(&payloads) > KEPT_BYTES {
-            self.kept.clear();
+        let mut kept = self.kept.borrow_mut();
+        if kept.values().map(bytes).sum::<usize>() + bytes(&payloads) > KEPT_BYTES {
+            kept.clear();
         }
-        self.kept.insert(key, Arc::clone(&payloads));
+        kept.insert(key, Arc::clone(&payloads));
         Ok(payloads)
     }
 }

@@ -6,6 +6,8 @@
 mod cells;
 mod order;
 
+pub(crate) use order::turns;
+
 use crate::sweep::{Gas, MIX_AXIS, Settings};
 use bench_stats::rounds::PILOT_ROUNDS;
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 //! Invariant: the order depends on the seed and the cells alone; a file of today's order can be
 //! remade on any machine.
 
-use super::{Cell, Visit};
+use super::{Cell, Load, Visit};
 use crate::sweep::{Order, Settings};
 use bench_stats::SplitMix;
 
@@ -24,6 +24,31 @@ pub(super) fn visits(settings: &Settings, cells: &[&Cell]) -> Vec<Visit> {
         }));
     }
     visits
+}
+
+/// The order in which so many cells of a load take their turns, payload after payload: over so many
+/// payloads as there are cells, or twice as many of an odd number, each cell has every place equally often
+/// and follows every other equally often. The seed, the round and the load decide.
+pub(crate) fn turns(
+    seed: u64,
+    round: u64,
+    load: &Load,
+    cells: usize,
+    payloads: usize,
+) -> Vec<Vec<usize>> {
+    let words = [round, load.gas.0].into_iter();
+    let mix = load.mix.iter().flat_map(|mix| mix.bytes()).map(u64::from);
+    let seed = words.chain(mix).fold(seed, |seed, word| {
+        // Each word decides about all bits of what follows.
+        SplitMix::new(seed ^ word).bits()
+    });
+    let mut random = SplitMix::new(seed);
+    let mut orders = Orders {
+        order: Order::Williams,
+        cells,
+        ahead: Vec::new(),
+    };
+    (0..payloads).map(|_| orders.next(&mut random)).collect()
 }
 
 /// One order of the cells after another.
@@ -85,6 +110,7 @@ fn williams(cells: usize) -> Vec<Vec<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sweep::Gas;
     use std::collections::HashMap;
 
     fn orders(order: Order, cells: usize, rounds: usize, seed: u64) -> Vec<Vec<usize>> {
@@ -147,6 +173,45 @@ mod tests {
             orders(Order::Williams, 6, 6, 4),
         );
         assert_ne!(first, second, "another seed, another order");
+    }
+
+    #[test]
+    fn turns_give_every_cell_every_place_and_every_predecessor_equally_often() {
+        let load = |gas, mix: Option<&str>| Load {
+            gas: Gas(gas),
+            mix: mix.map(str::to_owned),
+        };
+        for cells in 1..9 {
+            let cycle = if cells % 2 == 0 { cells } else { 2 * cells };
+            let payloads = 10 * cycle;
+            let all = turns(7, 3, &load(10, None), cells, payloads);
+            assert_eq!(all.len(), payloads);
+            assert!(all.iter().all(|order| order.len() == cells && is_permutation(order)));
+            let (mut at, mut after) = (HashMap::new(), HashMap::new());
+            for order in &all {
+                for place in order.iter().enumerate() {
+                    *at.entry(place).or_insert(0) += 1;
+                }
+                for pair in order.windows(2) {
+                    *after.entry((pair[0], pair[1])).or_insert(0) += 1;
+                }
+            }
+            assert!(at.values().all(|count| *count == payloads / cells), "{at:?}");
+            let equal = |count: &usize| *count == payloads / cells;
+            assert!(cells == 1 || after.len() == cells * (cells - 1) && after.values().all(equal));
+            assert_eq!(all, turns(7, 3, &load(10, None), cells, payloads));
+            if cells < 3 {
+                continue;
+            }
+            for (seed, round, other) in [
+                (8, 3, load(10, None)),
+                (7, 4, load(10, None)),
+                (7, 3, load(40, None)),
+                (7, 3, load(10, Some("whale"))),
+            ] {
+                assert_ne!(all, turns(seed, round, &other, cells, payloads));
+            }
+        }
     }
 
     #[test]

@@ -77,14 +77,17 @@ impl GuardReport {
         for found in &visit.facts.contaminations {
             *self.reasons.entry(found.rule.clone()).or_default() += 1;
         }
+        // Those that take turns are watched at once, and the fixed work is done once for all.
+        let peers = visit.alternation.as_ref().map_or(0, |found| found.with.len());
+        let part = 1.0 / (1 + peers) as f64;
         for pass in &visit.facts.passes {
             if let Some(machine) = &pass.machine {
                 self.watched += 1;
                 self.guard_s += machine.guard_s;
-                self.watched_s += machine.wall_s;
+                self.watched_s += part * machine.wall_s;
             }
             if let Some(work) = pass.calibration {
-                self.calibration_s += (work.compute_ns + work.memory_ns) as f64 / 1e9;
+                self.calibration_s += part * (work.compute_ns + work.memory_ns) as f64 / 1e9;
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use crate::{
     analyze::{Ended, Outcome, Sample},
-    journal::VisitFacts,
+    journal::{Alternation, VisitFacts},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -30,6 +30,9 @@ pub struct VisitReport {
     pub ggas_per_second: Option<f64>,
     /// The same relative to the mean of its cell: -0.04 is 4 % slower.
     pub relative: Option<f64>,
+    /// With whom it took turns, payload by payload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alternation: Option<Alternation>,
     /// What was found beside its samples, and what disturbed it.
     #[serde(flatten)]
     pub facts: VisitFacts,
@@ -71,6 +74,7 @@ pub(super) fn visits(outcome: &Outcome) -> Vec<VisitReport> {
             attempt: made.attempt,
             ggas_per_second: log.map(f64::exp),
             relative: log.zip(mean).map(|(log, mean)| (log - mean).exp_m1()),
+            alternation: made.alternation.clone(),
             facts: made.facts.clone(),
         }
     };

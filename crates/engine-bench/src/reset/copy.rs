@@ -7,6 +7,7 @@ use nix::unistd::{Whence, lseek};
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Read as _, Seek as _, SeekFrom},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -21,6 +22,9 @@ const HELD_FILE: &str = "geth/LOCK";
 
 /// How files of a log-structured database end, which are never changed once they are written.
 const TABLE_SUFFIX: &str = ".sst";
+
+/// Unit in which `stat` counts what a file has on disk.
+const BLOCK_BYTES: u64 = 512;
 
 /// What becomes of the tables of a log-structured database in a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,10 +150,33 @@ fn copy_folder(from: &Path, to: &Path, tables: Tables) -> Result<(), CopyError> 
     Ok(())
 }
 
+/// Bytes on disk of all files below a folder.
+pub fn held_bytes(dir: &Path) -> u64 {
+    bytes(dir, &|_| true)
+}
+
+/// Bytes on disk that a copy of a datadir takes, unless the file system shares more than tables.
+pub fn copied_bytes(datadir: &Path, tables: Tables) -> u64 {
+    bytes(datadir, &|path| tables == Tables::Copied || !is_table(path))
+}
+
+fn bytes(dir: &Path, counts: &dyn Fn(&Path) -> bool) -> u64 {
+    let of_entry = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(data) if data.is_dir() => bytes(&entry.path(), counts),
+        Ok(data) if counts(&entry.path()) => data.blocks() * BLOCK_BYTES,
+        _ => 0,
+    };
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.map(of_entry).sum()
+}
+
+fn is_table(path: &Path) -> bool {
+    path.to_string_lossy().ends_with(TABLE_SUFFIX)
+}
+
 /// Gives a table a second name; whether that was possible.
 fn share(from: &Path, to: &Path) -> bool {
-    let is_table = from.to_string_lossy().ends_with(TABLE_SUFFIX);
-    is_table && fs::hard_link(from, to).is_ok()
+    is_table(from) && fs::hard_link(from, to).is_ok()
 }
 
 /// Copies the data of a file extent by extent. `io::copy` lets the kernel do it, and file systems
@@ -185,7 +212,7 @@ fn next_extent(file: &File, position: u64, length: u64) -> io::Result<Option<(u6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+    use std::os::unix::fs::FileExt as _;
 
     #[test]
     fn keeps_content_and_holes_and_leaves_locks() {
@@ -214,6 +241,8 @@ mod tests {
             "{} blocks: not sparse",
             metadata.blocks()
         );
+        assert_eq!(held_bytes(&to), copied_bytes(&to, Tables::Shared));
+        assert!((8 << 10..10 << 20).contains(&held_bytes(&to)));
         assert!(to.join("chain.json").exists());
         assert!(!to.join("db/mdbx.lck").exists() && !to.join("old").exists());
     }
@@ -274,6 +303,9 @@ mod tests {
                 .map(|name| inode(from.join(name)) == inode(to.join(name)));
             assert_eq!(same, shared, "{tables:?}");
         }
+        let log = fs::metadata(from.join(&names[1])).unwrap().blocks() * BLOCK_BYTES;
+        assert_eq!(copied_bytes(&from, Tables::Shared), log);
+        assert_eq!(copied_bytes(&from, Tables::Copied), 2 * log);
         fs::remove_dir_all(&to).unwrap();
         assert_eq!(fs::read(from.join(&names[0])).unwrap(), b"content");
     }

@@ -4,7 +4,7 @@
 
 mod copy;
 
-pub use copy::{CopyError, Tables, copy_datadir, lock_owner};
+pub use copy::{CopyError, Tables, copied_bytes, copy_datadir, held_bytes, lock_owner};
 
 use crate::{
     engine::{self, EngineError, ToolRun},
@@ -30,6 +30,10 @@ pub struct Workspace {
     pub method: ResetMethod,
     /// Whether a copy may share immutable files with the pristine datadir.
     pub tables: Tables,
+    /// Memory that the engine took for itself when it was asked for its head, in bytes; 0 while unknown.
+    pub asked_bytes: u64,
+    /// Where the pid of a process that works in it is kept.
+    pub pid_file: PathBuf,
 }
 
 /// Why a reset failed.
@@ -61,7 +65,7 @@ impl Workspace {
     ///
     /// # Errors
     /// When the copy or the engine's unwind fails.
-    pub async fn reset(&self, target: u64, log: &Path, pid_file: &Path) -> Result<(), ResetError> {
+    pub async fn reset(&self, target: u64, log: &Path) -> Result<(), ResetError> {
         if self.method == ResetMethod::Copy {
             copy_datadir(&self.pristine, &self.datadir, self.tables)?;
             if self.pristine_head == target {
@@ -72,7 +76,7 @@ impl Workspace {
         Ok(engine::run_tool(ToolRun {
             command,
             log,
-            pid_file,
+            pid_file: &self.pid_file,
         })
         .await?)
     }

@@ -17,20 +17,20 @@ const STATE_FILE: &str = "state.json";
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Looks at the datadir of an engine that is stopped. What the engine prints is kept in `dir`.
-pub(super) async fn state_of(workspace: &Workspace, dir: &Path, pid_file: &Path) -> StateFacts {
+pub(super) async fn state_of(workspace: &Workspace, dir: &Path) -> StateFacts {
     StateFacts {
         datadir_bytes: bytes_under(&workspace.datadir),
-        database: database(workspace, dir, pid_file).await,
+        database: database(workspace, dir).await,
     }
 }
 
-async fn database(workspace: &Workspace, dir: &Path, pid_file: &Path) -> Option<DatabaseFacts> {
+async fn database(workspace: &Workspace, dir: &Path) -> Option<DatabaseFacts> {
     let command = engine::stats_command(&workspace.engine, &workspace.datadir)?;
     let log = dir.join(STATE_FILE);
     let counted = engine::run_tool(ToolRun {
         command,
         log: &log,
-        pid_file,
+        pid_file: &workspace.pid_file,
     });
     // An engine of another version may not know the command.
     tokio::time::timeout(PATIENCE, counted).await.ok()?.ok()?;

@@ -32,7 +32,7 @@ fn remark_text(dir: &Path, free_bytes: u64, advice: &str) -> String {
 }
 
 /// Space left to this user on the disk that holds `dir`; `None` when it cannot be told.
-fn free_bytes(dir: &Path) -> Option<u64> {
+pub(super) fn free_bytes(dir: &Path) -> Option<u64> {
     let disk = statvfs(dir).ok()?;
     Some(disk.blocks_available() * disk.fragment_size())
 }

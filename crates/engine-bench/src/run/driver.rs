@@ -4,7 +4,8 @@
 
 use super::{
     Environment, Manifest, Prepared, Progress, Step, StepError,
-    patience::Patience,
+    group::{self, Made, Seat},
+    patience::{self, Patience},
     repeat::{self, Repeats},
     rounds::Rounds,
     visit::Visiting,
@@ -12,10 +13,10 @@ use super::{
 use crate::{
     analyze::{AnalyzeError, Running},
     guard::{Calibrator, Contamination, GuardMode, Preflight},
-    journal::{Decision, Event, Journal, JournalError, VisitFacts, VisitTimes},
+    journal::{Alternation, Decision, Event, Journal, JournalError, VisitFacts, VisitTimes},
     live::Visited,
     plan::{Plan, Visit},
-    sweep::WarmUp,
+    sweep::{Order, WarmUp},
 };
 use std::{
     collections::HashSet,
@@ -57,6 +58,8 @@ pub struct Options<'a> {
     pub out: &'a Path,
     /// Visits that an earlier run finished.
     pub done: HashSet<String>,
+    /// Visits that failed in earlier runs and did not finish since.
+    pub failed: HashSet<String>,
     /// Visits that are void, as often as they are, of earlier runs.
     pub voided: Vec<String>,
     /// Decisions that an earlier run made, in order.
@@ -83,7 +86,7 @@ pub struct Options<'a> {
 /// read back: failures of visits are recorded in the journal.
 pub async fn drive(
     plan: &Plan,
-    prepared: &mut Prepared,
+    prepared: &Prepared,
     journal: &mut Journal,
     options: &Options<'_>,
     interrupted: impl Future<Output = ()>,
@@ -102,11 +105,15 @@ pub async fn drive(
     let mut rounds = Rounds::new(plan, options);
     let mut driver = Driver::new(plan, prepared, options);
     while let Some(batch) = rounds.next(journal)? {
-        let total = payloads_to_send(plan, &batch.visits);
+        let total = payloads_to_send(plan, batch.visits());
         options.progress.begin(total, &batch.name);
-        for (index, visit) in batch.visits.iter().enumerate() {
-            let place = format!("visit {}/{} {}", index + 1, batch.visits.len(), visit.id());
-            let made = driver.visit(visit, journal, &mut rounds, &place);
+        let mut place = Place {
+            number: 1,
+            of: batch.visits().count(),
+        };
+        for (index, group) in batch.groups.iter().enumerate() {
+            let round = group.first().map_or(0, |visit| visit.round);
+            let made = driver.visit(group, journal, &mut rounds, place);
             let goes_on = tokio::select! {
                 biased;
                 () = &mut interrupted => {
@@ -119,9 +126,10 @@ pub async fn drive(
             if !goes_on {
                 break;
             }
-            let next = batch.visits.get(index + 1);
-            if next.is_none_or(|next| next.round != visit.round) {
-                estimate(options, visit.round)?;
+            place.number += group.len();
+            let next = batch.groups.get(index + 1).and_then(|next| next.first());
+            if next.is_none_or(|next| next.round != round) {
+                estimate(options, round)?;
             }
         }
     }
@@ -151,10 +159,18 @@ fn estimate(options: &Options<'_>, round: u64) -> Result<(), DriveError> {
     Ok(())
 }
 
+/// Which visits of a batch come next.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Of the first one, counted from 1.
+    number: usize,
+    of: usize,
+}
+
 /// Makes visits, those that were disturbed again.
 struct Driver<'a> {
     plan: &'a Plan,
-    prepared: &'a mut Prepared,
+    prepared: &'a Prepared,
     options: &'a Options<'a>,
     calibrator: Option<Calibrator>,
     repeats: Repeats,
@@ -169,73 +185,134 @@ enum Ended {
 }
 
 impl<'a> Driver<'a> {
-    fn new(plan: &'a Plan, prepared: &'a mut Prepared, options: &'a Options<'a>) -> Self {
+    fn new(plan: &'a Plan, prepared: &'a Prepared, options: &'a Options<'a>) -> Self {
         let mode = plan.settings.guard;
+        let (done, voided) = repeat::counted(plan, &options.done, &options.voided);
         Self {
             plan,
             prepared,
             options,
             calibrator: (mode != GuardMode::Off).then(Calibrator::new),
-            repeats: Repeats::new(mode, options.done.len(), options.voided.len()),
+            repeats: Repeats::new(mode, done, voided),
             patience: Patience::new(Duration::from_millis(plan.settings.ready_timeout_ms)),
         }
     }
 
-    /// Makes a visit until it is kept or has failed; whether there is time for another one.
+    /// Makes a visit, or several together, until it is kept or has failed; whether there is time for more.
     async fn visit(
         &mut self,
-        visit: &Visit,
+        group: &[&Visit],
         journal: &mut Journal,
         rounds: &mut Rounds<'_>,
-        place: &str,
+        place: Place,
     ) -> Result<bool, DriveError> {
-        let id = visit.id();
-        let earlier = self.options.voided.iter().filter(|voided| **voided == id);
-        for attempt in 1 + earlier.count() as u64.. {
+        self.undo(group, journal)?;
+        let round = group.first().map_or(0, |visit| visit.round);
+        let voided = |visit: &&Visit| {
+            let voided = self.options.voided.iter();
+            voided.filter(|voided| **voided == visit.id()).count()
+        };
+        let earlier = group.iter().map(voided).max().unwrap_or(0);
+        for attempt in 1 + earlier as u64.. {
             if !rounds.affords_another_visit() {
-                rounds.end_early(visit.round, journal)?;
+                rounds.end_early(round, journal)?;
                 return Ok(false);
             }
             let began = Instant::now();
             let left = rounds.left();
-            self.options.progress.round(visit.round);
-            let ended = self.once(visit, attempt, left, journal).await?;
-            let took = began.elapsed();
-            rounds.took(took);
-            self.options.progress.line(&described(place, &ended));
-            self.options.progress.visited(match ended {
-                Ended::Kept(_) => Visited::Kept,
-                Ended::Voided(_) => Visited::Void,
-                Ended::Failed(_) => Visited::Failed,
-            });
-            match ended {
-                Ended::Voided(_) => self.repeats.voided(),
-                Ended::Failed(_) => return Ok(true),
-                Ended::Kept(_) => {
-                    self.repeats.kept();
-                    if let Some(cell) = self.plan.cell(&visit.cell) {
-                        self.patience.took(cell, took);
-                    }
-                    return Ok(true);
-                }
+            self.options.progress.round(round);
+            let ended = self.once(group, attempt, left, journal).await?;
+            rounds.took(began.elapsed());
+            for (index, (visit, ended)) in group.iter().zip(&ended).enumerate() {
+                let place = format!("visit {}/{} {}", place.number + index, place.of, visit.id());
+                self.options.progress.line(&described(&place, ended));
+                self.options.progress.visited(match ended {
+                    Ended::Kept(_) => Visited::Kept,
+                    Ended::Voided(_) => Visited::Void,
+                    Ended::Failed(_) => Visited::Failed,
+                });
             }
+            if ended.iter().any(|ended| matches!(ended, Ended::Voided(_))) {
+                self.repeats.voided();
+                continue;
+            }
+            if ended.iter().any(|ended| matches!(ended, Ended::Kept(_))) {
+                self.repeats.kept();
+            }
+            return Ok(true);
         }
         Ok(true)
     }
 
-    /// Makes a visit once and writes down how it ended.
+    /// Takes back what an earlier run finished of a group that it did not finish: the rest of it alone
+    /// would not run beside the same peers.
+    fn undo(&self, group: &[&Visit], journal: &mut Journal) -> Result<(), JournalError> {
+        let finished = group.iter().filter(|visit| self.options.done.contains(&visit.id()));
+        for visit in finished {
+            // Written first: what the journal says was measured is there at any time.
+            let kept_in = repeat::free_name(self.options.out, visit);
+            journal.write(Event::VisitUndone {
+                visit: visit.id(),
+                kept_in: kept_in.clone(),
+            })?;
+            // Were the files to stay, the next try would replace them.
+            let _ = repeat::move_to(self.options.out, visit, &kept_in);
+        }
+        Ok(())
+    }
+
+    /// Makes a visit or a group once and writes down how each ended.
     async fn once(
         &mut self,
-        visit: &Visit,
+        group: &[&Visit],
         attempt: u64,
         left: Option<Duration>,
         journal: &mut Journal,
-    ) -> Result<Ended, JournalError> {
-        let id = visit.id();
+    ) -> Result<Vec<Ended>, JournalError> {
         let began = Instant::now();
-        journal.write(Event::VisitStarted { visit: id.clone() })?;
-        let mut times = VisitTimes::default();
-        let facts = match self.attempt(visit, left, &mut times).await {
+        let seats = self.seats(group);
+        for (index, visit) in group.iter().enumerate() {
+            let others = group.iter().filter(|other| other.cell != visit.cell);
+            let alternation = self.plan.settings.alternate.then(|| Alternation {
+                with: others.map(|other| other.id()).collect(),
+                seat: seats[index] as u64 + 1,
+            });
+            journal.write(Event::VisitStarted {
+                visit: visit.id(),
+                alternation,
+            })?;
+        }
+        let made = if self.plan.settings.alternate {
+            self.attempt_together(group, &seats, left).await
+        } else {
+            let mut made = Vec::new();
+            for visit in group {
+                made.push(self.attempt(visit, left).await);
+            }
+            made
+        };
+        let disturbed = made.iter().flat_map(|made| &made.facts);
+        let disturbed = disturbed.flat_map(|facts| &facts.contaminations).count() > 0;
+        // What cannot be made again is worth more than nothing.
+        let affordable = left.is_none_or(|left| 2 * began.elapsed() <= left);
+        let again = disturbed && affordable && self.repeats.allows_after(attempt);
+        let mut ended = Vec::new();
+        for (visit, made) in group.iter().zip(made) {
+            ended.push(self.note(visit, made, again.then_some(attempt), journal)?);
+        }
+        Ok(ended)
+    }
+
+    /// Writes down how a visit ended, which is void at this attempt.
+    fn note(
+        &mut self,
+        visit: &Visit,
+        made: Made,
+        void_at: Option<u64>,
+        journal: &mut Journal,
+    ) -> Result<Ended, JournalError> {
+        let (id, times) = (visit.id(), made.times);
+        let facts = match made.facts {
             Ok(facts) => facts,
             Err(error) => {
                 journal.write(Event::VisitFailed {
@@ -249,63 +326,114 @@ impl<'a> Driver<'a> {
             }
         };
         let found = facts.contaminations.clone();
-        // What cannot be made again is worth more than nothing.
-        let took = began.elapsed();
-        let affordable = left.is_none_or(|left| 2 * took <= left);
-        let again = affordable && self.repeats.allows_after(attempt);
-        let set_aside = (!found.is_empty() && again)
-            .then(|| repeat::set_aside(self.options.out, visit).ok())
-            .flatten();
-        let Some(kept_in) = set_aside else {
-            journal.write(Event::VisitFinished {
+        let set_aside = |attempt| Some((attempt, repeat::set_aside(self.options.out, visit).ok()?));
+        if let Some((attempt, kept_in)) = void_at.and_then(set_aside) {
+            journal.write(Event::VisitVoided {
                 visit: id,
+                attempt,
+                kept_in,
                 times,
                 facts,
             })?;
-            return Ok(Ended::Kept(found));
-        };
-        journal.write(Event::VisitVoided {
+            return Ok(Ended::Voided(found));
+        }
+        journal.write(Event::VisitFinished {
             visit: id,
-            attempt,
-            kept_in,
             times,
             facts,
         })?;
-        Ok(Ended::Voided(found))
+        if let Some(cell) = self.plan.cell(&visit.cell) {
+            self.patience.took(cell, made.took);
+        }
+        Ok(Ended::Kept(found))
     }
 
-    /// Makes a visit within the time that it may take.
-    async fn attempt(
-        &mut self,
-        visit: &Visit,
-        left: Option<Duration>,
-        times: &mut VisitTimes,
-    ) -> Result<VisitFacts, StepError> {
+    /// Which of its engine's working copies each visit of a group gets. The order of visits changes from
+    /// round to round, and with it the copies: none belongs to a cell.
+    fn seats(&self, group: &[&Visit]) -> Vec<usize> {
+        let engine = |visit: &Visit| self.plan.cell(&visit.cell).map(|cell| cell.engine.as_str());
+        let seat = |(index, visit): (usize, &&Visit)| {
+            let same = |other: &&&Visit| engine(other) == engine(visit);
+            let (before, all) = (
+                group[..index].iter().filter(same).count(),
+                group.iter().filter(same).count(),
+            );
+            let turned = self.plan.settings.order == Order::Sequential;
+            let by = if turned { visit.round as usize - 1 } else { 0 };
+            (before + by) % all
+        };
+        group.iter().enumerate().map(seat).collect()
+    }
+
+    /// What a visit of a cell works with.
+    fn visiting<'s>(&'s self, visit: &Visit) -> Result<Visiting<'s>, StepError> {
         let unknown = || StepError::new(Step::State, "the plan has no such cell");
-        let cell = self.plan.cell(&visit.cell).ok_or_else(unknown)?;
-        let limit = self.patience.limit(cell, left);
-        let mut visiting = Visiting {
+        Ok(Visiting {
             settings: &self.plan.settings,
-            prepared: &mut *self.prepared,
-            cell,
+            prepared: self.prepared,
+            cell: self.plan.cell(&visit.cell).ok_or_else(unknown)?,
             out: self.options.out,
             progress: self.options.progress,
             calibrator: self.calibrator.as_ref(),
             step: std::cell::Cell::new(Step::Payloads),
+        })
+    }
+
+    /// Makes a visit within the time that it may take.
+    async fn attempt(&self, visit: &Visit, left: Option<Duration>) -> Made {
+        let (began, mut times) = (Instant::now(), VisitTimes::default());
+        let facts = match self.visiting(visit) {
+            Ok(visiting) => self.run(&visiting, visit, left, &mut times).await,
+            Err(error) => Err(error),
         };
-        let Some(limit) = limit else {
+        Made {
+            times,
+            took: began.elapsed(),
+            facts,
+        }
+    }
+
+    async fn run(
+        &self,
+        visiting: &Visiting<'_>,
+        visit: &Visit,
+        left: Option<Duration>,
+        times: &mut VisitTimes,
+    ) -> Result<VisitFacts, StepError> {
+        let Some(limit) = self.patience.limit(visiting.cell, left) else {
             return visiting.run(visit, times).await;
         };
-        match tokio::time::timeout(limit, visiting.run(visit, times)).await {
-            Ok(ended) => ended,
-            Err(_) => {
-                let granted_s = limit.as_secs_f64();
-                let cause = format!(
-                    "the visit was given up after {granted_s:.0} s, the longest it may take"
-                );
-                Err(StepError::new(visiting.step.get(), &cause))
+        let ended = tokio::time::timeout(limit, visiting.run(visit, times)).await;
+        ended.unwrap_or_else(|_| {
+            let cause = patience::too_long(limit);
+            Err(StepError::new(visiting.step.get(), &cause))
+        })
+    }
+
+    /// Makes the visits of a group in turn, each within the time of its own that it may take.
+    async fn attempt_together(
+        &self,
+        group: &[&Visit],
+        seats: &[usize],
+        left: Option<Duration>,
+    ) -> Vec<Made> {
+        let cell = group.first().and_then(|visit| self.plan.cell(&visit.cell));
+        if let (Some(visit), Some(cell)) = (group.first(), cell) {
+            let (round, load, cells) = (visit.round, cell.load(), group.len());
+            let text = format!("round {round}, {load}: {cells} cells in turn");
+            self.options.progress.line(&text);
+        }
+        let mut sitting = Vec::new();
+        for (visit, place) in group.iter().copied().zip(seats) {
+            match self.visiting(visit) {
+                Ok(visiting) => {
+                    let limit = self.patience.limit(visiting.cell, left);
+                    sitting.push(Seat::new(visiting, visit, *place, limit));
+                }
+                Err(error) => return group.iter().map(|_| Made::failed(&error)).collect(),
             }
         }
+        group::run(sitting).await
     }
 }
 
@@ -324,9 +452,9 @@ fn described(place: &str, ended: &Ended) -> String {
 }
 
 /// Payloads of all passes, for the progress bar; unknown counts are left out.
-fn payloads_to_send(plan: &Plan, visits: &[&Visit]) -> u64 {
+fn payloads_to_send<'v>(plan: &Plan, visits: impl Iterator<Item = &'v Visit>) -> u64 {
     let settings = &plan.settings;
-    let of_visit = |visit: &&Visit| {
+    let of_visit = |visit: &Visit| {
         let cell = plan.cell(&visit.cell)?;
         let count = settings
             .levels
@@ -339,5 +467,5 @@ fn payloads_to_send(plan: &Plan, visits: &[&Visit]) -> u64 {
             WarmUp::First(first) => count + first.min(count),
         })
     };
-    visits.iter().filter_map(of_visit).sum()
+    visits.filter_map(of_visit).sum()
 }

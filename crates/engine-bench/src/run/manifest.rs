@@ -84,7 +84,7 @@ impl Manifest {
     }
 
     /// The same with the payloads. A list that cannot be loaded is left out: its visits fail.
-    pub(super) fn with_payloads(mut self, plan: &Plan, prepared: &mut Prepared) -> Self {
+    pub(super) fn with_payloads(mut self, plan: &Plan, prepared: &Prepared) -> Self {
         let mixes = plan.settings.mixes();
         let mixes = if mixes.is_empty() { vec![""] } else { mixes };
         for mix in mixes {

@@ -8,6 +8,7 @@ mod attest;
 mod disk;
 mod driver;
 mod environment;
+mod group;
 mod manifest;
 mod pass;
 mod patience;
@@ -18,6 +19,7 @@ mod progress;
 mod repeat;
 mod rounds;
 mod scrape;
+mod seats;
 mod state;
 mod traced;
 mod visit;
@@ -31,6 +33,7 @@ pub use prepare::{Prepared, prepare};
 pub use profiled::profile;
 pub use progress::{Progress, print_event};
 pub(crate) use state::init_datadir;
+pub use seats::check_room;
 pub use state::{StateKey, make_state};
 pub use traced::{Chosen, TraceOptions, trace};
 
@@ -63,6 +66,17 @@ impl StepError {
             step,
             cause: lines.next().unwrap_or_default(),
             log: lines.collect(),
+        }
+    }
+}
+
+impl StepError {
+    /// The same failure, of another visit.
+    pub(crate) fn again(&self) -> Self {
+        Self {
+            step: self.step,
+            cause: self.cause.clone(),
+            log: self.log.clone(),
         }
     }
 }

@@ -82,6 +82,27 @@ impl Waits {
     }
 }
 
+/// The clock of a pass, which stands still while others have their turns.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock {
+    began: Instant,
+    before_ns: u64,
+}
+
+impl Clock {
+    /// A clock that goes on from `before_ns`.
+    pub(super) fn from(before_ns: u64) -> Self {
+        let began = Instant::now();
+        Self { began, before_ns }
+    }
+
+    /// Nanoseconds since the pass began.
+    fn now_ns(&self) -> u64 {
+        let since = u64::try_from(self.began.elapsed().as_nanos());
+        self.before_ns.saturating_add(since.unwrap_or(u64::MAX))
+    }
+}
+
 /// Replays payloads in order. `samples` gets one row per payload that was answered VALID twice,
 /// also when the pass ends early; `on_payload` is called between payloads.
 ///
@@ -95,32 +116,42 @@ pub async fn replay(
     mut on_payload: impl FnMut(),
 ) -> Result<(), PassError> {
     samples.reserve(payloads.len());
-    let began = Instant::now();
-    let since = |began: Instant| u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let clock = Clock::from(0);
     for (index, payload) in payloads.iter().enumerate() {
-        let start_ns = since(began);
-        let new_payload_ns = new_payload(client, payload).await?;
-        let forkchoice_updated_ns = forkchoice(client, payload).await?;
-        let answered_ns = since(began);
-        waits.after(index, payload.number).await?;
-        let waited_ns = since(began) - answered_ns;
+        let sample = send(client, (index, payload), waits, clock).await?;
         on_payload();
-        samples.push(Sample {
-            start_ns,
-            answered_ns,
-            end_ns: since(began),
-            wait_ns: waited_ns,
-            block_number: payload.number,
-            block_hash: payload.hash,
-            gas_used: payload.gas_used,
-            gas_limit: payload.gas_limit,
-            transaction_count: payload.transaction_count,
-            new_payload_ns,
-            forkchoice_updated_ns,
-            ..Sample::default()
-        });
+        samples.push(sample);
     }
     Ok(())
+}
+
+/// Sends a payload, the `index`-th from 0, and its fork choice, and waits as long as is due then.
+pub(super) async fn send(
+    client: &mut EngineClient,
+    (index, payload): (usize, &PreparedPayload),
+    waits: &mut Waits,
+    clock: Clock,
+) -> Result<Sample, PassError> {
+    let start_ns = clock.now_ns();
+    let new_payload_ns = new_payload(client, payload).await?;
+    let forkchoice_updated_ns = forkchoice(client, payload).await?;
+    let answered_ns = clock.now_ns();
+    waits.after(index, payload.number).await?;
+    let end_ns = clock.now_ns();
+    Ok(Sample {
+        start_ns,
+        answered_ns,
+        end_ns,
+        wait_ns: end_ns - answered_ns,
+        block_number: payload.number,
+        block_hash: payload.hash,
+        gas_used: payload.gas_used,
+        gas_limit: payload.gas_limit,
+        transaction_count: payload.transaction_count,
+        new_payload_ns,
+        forkchoice_updated_ns,
+        ..Sample::default()
+    })
 }
 
 pub(super) async fn new_payload(

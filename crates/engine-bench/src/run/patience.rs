@@ -15,6 +15,12 @@ const TIMES_ANOTHERS: u32 = 20;
 /// Granted in addition at most: starts and resets vary whatever the payloads are.
 const MOST_GRACE: Duration = Duration::from_secs(30);
 
+/// Why a visit is given up that took longer than this.
+pub(super) fn too_long(limit: Duration) -> String {
+    let granted_s = limit.as_secs_f64();
+    format!("the visit was given up after {granted_s:.0} s, the longest it may take")
+}
+
 /// The longest visits until now.
 #[derive(Debug)]
 pub(super) struct Patience {

@@ -17,7 +17,11 @@ use crate::{
     sweep::{self, BaseSource, EngineKind, EngineSpec, PayloadSource, ResetMethod, Settings},
 };
 use engine_api::JwtSecret;
-use std::path::{Path, PathBuf};
+use std::{
+    cell::RefCell,
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
 
 /// Folder of logs of the preparation inside a results folder.
 const PREPARE_DIR: &str = "prepare";
@@ -38,10 +42,10 @@ pub struct Prepared {
     pub secret: JwtSecret,
     /// File with the secret.
     pub jwt_file: PathBuf,
-    /// Where the pid of a running engine is kept.
-    pub pid_file: PathBuf,
-    workspaces: Vec<Workspace>,
-    _lock: WorkLock,
+    pub(super) workspaces: Vec<Workspace>,
+    pub(super) lock: WorkLock,
+    /// Copies beside those of `workspaces` that hold the base state by now.
+    pub(super) copied: RefCell<HashSet<PathBuf>>,
 }
 
 impl Prepared {
@@ -70,8 +74,7 @@ pub async fn prepare(
 ) -> Result<Prepared, StepError> {
     let cache = Cache::new(&settings.cache_dir);
     let lock = cache.lock_work().in_step(Step::State)?;
-    let pid_file = lock.dir().join("engine.pid");
-    engine::stop_leftover(&pid_file).in_step(Step::Leftover)?;
+    engine::stop_leftovers(lock.dir()).in_step(Step::Leftover)?;
     let jwt_file = lock.dir().join("jwt.hex");
     let secret = fresh_secret(&jwt_file)?;
     let logs = out.join(PREPARE_DIR);
@@ -81,7 +84,6 @@ pub async fn prepare(
         logs: &logs,
         secret: &secret,
         jwt_file: &jwt_file,
-        pid_file: &pid_file,
         progress,
     };
     let asking = Asking {
@@ -103,9 +105,9 @@ pub async fn prepare(
         engine_versions,
         secret,
         jwt_file,
-        pid_file,
         workspaces,
-        _lock: lock,
+        lock,
+        copied: RefCell::default(),
     })
 }
 
@@ -227,5 +229,7 @@ fn workspace(
             (false, true) => settings.reset,
         },
         tables,
+        asked_bytes: 0,
+        pid_file: work.join("engine.pid"),
     })
 }

@@ -26,7 +26,6 @@ pub(super) struct Probe<'a> {
     pub(super) logs: &'a Path,
     pub(super) secret: &'a JwtSecret,
     pub(super) jwt_file: &'a Path,
-    pub(super) pid_file: &'a Path,
     pub(super) progress: &'a Progress,
 }
 
@@ -41,6 +40,7 @@ impl Probe<'_> {
         let head = node.head().await.in_step(Step::Attest)?;
         let base = self.base_block(&mut node, &head).await?;
         let version = node.version().await.in_step(Step::Attest)?;
+        workspace.asked_bytes = engine.own_memory_bytes().unwrap_or(0);
         engine.stop().in_step(Step::Stop)?;
         workspace.pristine_head = head.number();
         if base != head {
@@ -64,7 +64,7 @@ impl Probe<'_> {
             flags: &self.settings.knobs_of(&workspace.engine, &[]),
             defaults: engine::shared_flags(self.settings, &workspace.engine),
             log: self.logs.join(format!("{name}-{purpose}.log")),
-            pid_file: self.pid_file,
+            pid_file: &workspace.pid_file,
         };
         let mut engine = Engine::start(&launch).in_step(Step::Start)?;
         let patience = Duration::from_millis(self.settings.ready_timeout_ms);
@@ -178,7 +178,7 @@ impl Probe<'_> {
         // Building moves the head, so every level begins with a reset.
         let log = self.logs.join("reset.log");
         workspace
-            .reset(recipe.base.number(), &log, self.pid_file)
+            .reset(recipe.base.number(), &log)
             .await
             .in_step(Step::Reset)?;
         let purpose = format!("generate-{}", level.gas);

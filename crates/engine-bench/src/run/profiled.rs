@@ -21,7 +21,7 @@ const VISIT_DIR: &str = "visits";
 /// When files cannot be written. A cell that cannot be profiled says so in its entry.
 pub async fn profile(
     plan: &Plan,
-    prepared: &mut Prepared,
+    prepared: &Prepared,
     (out, progress): (&Path, &Progress),
     profiler: Profiler,
 ) -> io::Result<Vec<CellProfile>> {
@@ -30,7 +30,7 @@ pub async fn profile(
     let originals = originals.filter(|cell| cell.duplicate_of.is_none());
     let mut profiles = Vec::new();
     for cell in originals {
-        let mut visiting = Visiting {
+        let visiting = Visiting {
             settings: &plan.settings,
             prepared,
             cell,
@@ -40,7 +40,7 @@ pub async fn profile(
             step: std::cell::Cell::new(Step::Profile),
         };
         let file = profiler.file(&cell.id);
-        let problem = visit(&mut visiting, cell, profiler, &out.join(&file)).await;
+        let problem = visit(&visiting, cell, profiler, &out.join(&file)).await;
         let problem = problem.err().map(|error| error.to_string());
         let file = problem.is_none().then_some(file);
         profiles.push(CellProfile {
@@ -55,7 +55,7 @@ pub async fn profile(
 }
 
 async fn visit(
-    visiting: &mut Visiting<'_>,
+    visiting: &Visiting<'_>,
     cell: &Cell,
     profiler: Profiler,
     file: &Path,

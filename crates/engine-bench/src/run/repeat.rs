@@ -3,9 +3,12 @@
 //! Invariant: a machine that is always disturbed costs a bounded number of repetitions, not a
 //! multiple of the sweep.
 
-use super::VISITS_DIR;
-use crate::{guard::GuardMode, plan::Visit};
-use std::{fs, io, path::Path};
+use super::{VISITS_DIR, rounds};
+use crate::{
+    guard::GuardMode,
+    plan::{Plan, Visit},
+};
+use std::{collections::HashSet, fs, io, path::Path};
 
 /// Times that one visit is made again.
 const REPEATS_OF_A_VISIT: u64 = 2;
@@ -54,12 +57,41 @@ impl Repeats {
 
 /// Moves the files of a void visit aside; gives the name of their folder.
 pub(super) fn set_aside(out: &Path, visit: &Visit) -> io::Result<String> {
+    let name = free_name(out, visit);
+    move_to(out, visit, &name)?;
+    Ok(name)
+}
+
+/// A folder that the files of a void visit can have.
+pub(super) fn free_name(out: &Path, visit: &Visit) -> String {
     let visits = out.join(VISITS_DIR);
     let named = |number: u64| format!("{}.void{number}", visit.id());
     let free = (1..).map(named).find(|name| !visits.join(name).exists());
-    let name = free.unwrap_or_else(|| named(0));
-    fs::rename(visits.join(visit.id()), visits.join(&name))?;
-    Ok(name)
+    free.unwrap_or_else(|| named(0))
+}
+
+/// Moves the files of a visit to a folder of that name.
+pub(super) fn move_to(out: &Path, visit: &Visit, name: &str) -> io::Result<()> {
+    let visits = out.join(VISITS_DIR);
+    fs::rename(visits.join(visit.id()), visits.join(name))
+}
+
+/// How many visits earlier runs finished, and how many they voided; of cells that take turns, how many
+/// groups.
+pub(super) fn counted(plan: &Plan, done: &HashSet<String>, voided: &[String]) -> (usize, usize) {
+    if !plan.settings.alternate {
+        return (done.len(), voided.len());
+    }
+    let groups = rounds::groups(plan, plan.visits.iter());
+    let is_done = |group: &&Vec<&Visit>| group.iter().any(|visit| done.contains(&visit.id()));
+    let tries = |group: &Vec<&Visit>| {
+        let of = |visit: &&Visit| voided.iter().filter(|id| **id == visit.id()).count();
+        group.iter().map(of).max().unwrap_or(0)
+    };
+    (
+        groups.iter().filter(is_done).count(),
+        groups.iter().map(tries).sum(),
+    )
 }
 
 #[cfg(test)]

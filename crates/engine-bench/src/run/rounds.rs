@@ -6,17 +6,24 @@
 use super::{DriveError, Options};
 use crate::{
     journal::{Decision, Event, Journal, JournalError, LevelDecision},
-    plan::{Plan, Visit},
+    plan::{Cell, Load, Plan, Visit},
     sweep::Adaptive,
 };
 use std::time::{Duration, Instant};
 
-/// Visits that are made one after another.
+/// Visits that are made one after another, or group after group.
 pub(super) struct Batch<'a> {
     /// What a person is told.
     pub(super) name: String,
-    /// Those that are not done, in the order of the plan.
-    pub(super) visits: Vec<&'a Visit>,
+    /// Those that are not done, in the order of the plan; several of them together take turns.
+    pub(super) groups: Vec<Vec<&'a Visit>>,
+}
+
+impl<'a> Batch<'a> {
+    /// Every visit.
+    pub(super) fn visits(&self) -> impl Iterator<Item = &'a Visit> {
+        self.groups.iter().flatten().copied()
+    }
 }
 
 /// The visits of a sweep, batch after batch.
@@ -47,7 +54,7 @@ impl<'a> Rounds<'a> {
         let Some(adaptive) = self.plan.settings.adaptive else {
             let all = (self.round == 1).then(|| Batch {
                 name: "measuring".to_owned(),
-                visits: self.open(|_| true),
+                groups: self.open(|_| true),
             });
             self.round += 1;
             return Ok(all);
@@ -70,23 +77,38 @@ impl<'a> Rounds<'a> {
                 let among = |next: &Vec<String>| next.contains(&visit.cell);
                 visit.round == round && next.as_ref().is_none_or(among)
             };
-            let visits = self.open(chosen);
+            let groups = self.open(chosen);
             // A round that an earlier run finished only had to be counted.
-            if !visits.is_empty() {
+            if !groups.is_empty() {
                 return Ok(Some(Batch {
                     name: format!("round {round}"),
-                    visits,
+                    groups,
                 }));
             }
         }
     }
 
-    /// Visits not done yet, in the order of the plan.
-    fn open(&self, chosen: impl Fn(&Visit) -> bool) -> Vec<&'a Visit> {
-        let visits = self.plan.visits.iter();
+    /// Visits not done yet, in the order of the plan: each on its own, or those that take turns together.
+    fn open(&self, chosen: impl Fn(&Visit) -> bool) -> Vec<Vec<&'a Visit>> {
+        let visits = self.plan.visits.iter().filter(|visit| chosen(visit));
+        if self.plan.settings.alternate {
+            let mut groups = groups(self.plan, visits);
+            groups.retain(|group| !self.is_done(group));
+            return groups;
+        }
         visits
-            .filter(|visit| chosen(visit) && !self.options.done.contains(&visit.id()))
+            .filter(|visit| !self.options.done.contains(&visit.id()))
+            .map(|visit| vec![visit])
             .collect()
+    }
+
+    /// Whether a group was made: every visit ended, one at least with numbers. A failed one is not made
+    /// alone later, when its peers would not be beside it; one that was cut takes its whole group along.
+    fn is_done(&self, group: &[&Visit]) -> bool {
+        let Options { done, failed, .. } = self.options;
+        let ended = |visit: &&&Visit| done.contains(&visit.id()) || failed.contains(&visit.id());
+        group.iter().filter(ended).count() == group.len()
+            && group.iter().any(|visit| done.contains(&visit.id()))
     }
 
     /// Cells of the round after `round`: as decided before, or decided now.
@@ -112,8 +134,8 @@ impl<'a> Rounds<'a> {
         Ok(next)
     }
 
-    /// Whether the budget has time for a visit as long as the longest one. The first visit is always
-    /// made: how long it takes is not known before.
+    /// Whether the budget has time for a visit, or a group of them, as long as the longest one. The first is
+    /// always made: how long it takes is not known before.
     pub(super) fn affords_another_visit(&self) -> bool {
         let adaptive = self.plan.settings.adaptive;
         let budget = adaptive.and_then(|adaptive| adaptive.budget_s);
@@ -129,7 +151,7 @@ impl<'a> Rounds<'a> {
         Some(Duration::from_secs_f64((budget_s - spent_s).max(0.0)))
     }
 
-    /// Remembers how long a visit took.
+    /// Remembers how long a visit, or a group of them, took.
     pub(super) fn took(&mut self, time: Duration) {
         self.longest_visit = self.longest_visit.max(time);
     }
@@ -150,6 +172,22 @@ impl<'a> Rounds<'a> {
         self.decided.push(end);
         Ok(())
     }
+}
+
+/// Visits of one round and one load together, groups and their visits in the order given.
+pub(super) fn groups<'v>(
+    plan: &Plan,
+    visits: impl Iterator<Item = &'v Visit>,
+) -> Vec<Vec<&'v Visit>> {
+    let mut groups: Vec<((u64, Option<Load>), Vec<&Visit>)> = Vec::new();
+    for visit in visits {
+        let key = (visit.round, plan.cell(&visit.cell).map(Cell::load));
+        match groups.iter_mut().rfind(|(known, _)| *known == key) {
+            Some((_, group)) => group.push(visit),
+            None => groups.push((key, vec![visit])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
 }
 
 /// A decision about a level, as a line.

@@ -65,7 +65,7 @@ pub struct TraceOptions<'a> {
 /// traced says so in its entry.
 pub async fn trace(
     plan: &Plan,
-    prepared: &mut Prepared,
+    prepared: &Prepared,
     options: &TraceOptions<'_>,
 ) -> io::Result<Vec<CellTraces>> {
     let collector = Collector::start()?;
@@ -77,7 +77,7 @@ pub async fn trace(
             continue;
         };
         let service = format!("engine-bench-{}", cell.id);
-        let mut visiting = Visiting {
+        let visiting = Visiting {
             settings: &plan.settings,
             prepared,
             cell,
@@ -92,7 +92,7 @@ pub async fn trace(
             collector: &collector,
             options,
         };
-        let found = of_cell.visit(&mut visiting).await;
+        let found = of_cell.visit(&visiting).await;
         let found = found.unwrap_or_else(|error| CellTraces {
             cell: cell.id.clone(),
             service: service.clone(),
@@ -139,7 +139,7 @@ struct Replayed {
 }
 
 impl TracedCell<'_> {
-    async fn visit(&self, visiting: &mut Visiting<'_>) -> Result<CellTraces, StepError> {
+    async fn visit(&self, visiting: &Visiting<'_>) -> Result<CellTraces, StepError> {
         let cell = visiting.cell.id.clone();
         let payloads = visiting.payloads()?;
         let folder = self.options.out.join(TRACES_DIR).join(&cell);

@@ -8,10 +8,13 @@ use super::{
     WARMUP_DIR, Waits, attest, disk, pass, progress::PassShown, scrape,
 };
 use crate::{
-    analyze::{self, log, sample},
+    analyze::{
+        self, log,
+        sample::{self, Sample},
+    },
     client::{Node, status_text},
     engine::{self, Engine, Launch},
-    guard::{self, Calibration, Calibrator, GuardMode, Watch},
+    guard::{self, Calibration, Calibrator, GuardMode, Readings, Watch},
     journal::{PassFacts, StateFacts, VisitFacts, VisitTimes},
     live::PassLabels,
     payload::Payloads,
@@ -35,7 +38,7 @@ const DEATH_GRACE: Duration = Duration::from_millis(500);
 /// Everything a visit works with.
 pub(super) struct Visiting<'a> {
     pub(super) settings: &'a Settings,
-    pub(super) prepared: &'a mut Prepared,
+    pub(super) prepared: &'a Prepared,
     pub(super) cell: &'a plan::Cell,
     pub(super) out: &'a Path,
     pub(super) progress: &'a Progress,
@@ -53,45 +56,82 @@ pub(super) struct Pass<'a> {
     pub(super) flags: Vec<(String, String)>,
 }
 
+impl Pass<'_> {
+    /// Its folder's name, and what people call it.
+    fn names(&self) -> (&'static str, &'static str) {
+        match self.step {
+            Step::WarmUp => (WARMUP_DIR, "warm-up"),
+            _ => (MEASURED_DIR, "measured"),
+        }
+    }
+}
+
+/// A pass whose engine stands on the base block.
+pub(super) struct Begun {
+    pub(super) engine: Engine,
+    pub(super) node: Node,
+    pub(super) waits: Waits,
+    pub(super) samples: Vec<Sample>,
+    /// What the engine exported before the first payload.
+    metrics: Option<String>,
+}
+
+/// What was found around a pass.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) state: StateFacts,
+    pub(super) calibration: Option<Calibration>,
+    pub(super) machine: Option<Readings>,
+}
+
+/// What a visit found in all its passes.
+pub(super) fn facts_of(passes: Vec<PassFacts>) -> VisitFacts {
+    let machines = passes.iter().filter_map(|pass| pass.machine.as_ref());
+    VisitFacts {
+        contaminations: machines.flat_map(guard::contaminations).collect(),
+        passes,
+    }
+}
+
 impl Visiting<'_> {
     /// Makes the visit. `times` also holds what was spent when it fails.
     pub(super) async fn run(
-        &mut self,
+        &self,
         visit: &Visit,
         times: &mut VisitTimes,
     ) -> Result<VisitFacts, StepError> {
         let payloads = self.payloads()?;
-        let dir = self.out.join(VISITS_DIR).join(visit.id());
+        let workspace = self.prepared.workspace(&self.cell.engine)?;
         let mut passes = Vec::new();
-        let discarded = &payloads[..self.warmup_length(payloads.len())];
-        if !discarded.is_empty() {
-            let pass = Pass {
-                step: Step::WarmUp,
-                payloads: discarded,
-                dir: dir.join(WARMUP_DIR),
-                flags: Vec::new(),
-            };
-            let (facts, answering_s) = self.whole_pass(&pass, times).await?;
-            passes.push(facts);
-            times.warmup_s += answering_s;
+        for pass in self.passes(visit, &payloads) {
+            let made = self.pass(&pass, workspace, times).await;
+            // A failure says when the disk is full.
+            let remark = |error| disk::remark(error, &workspace.datadir, self.out);
+            passes.push(made.map_err(remark)?);
         }
-        let pass = Pass {
-            step: Step::Measure,
-            payloads: &payloads,
-            dir: dir.join(MEASURED_DIR),
-            flags: Vec::new(),
-        };
-        let (facts, answering_s) = self.whole_pass(&pass, times).await?;
-        times.measured_s += answering_s;
-        let contaminations = facts.machine.as_ref().map(guard::contaminations);
-        passes.push(facts);
-        Ok(VisitFacts {
-            passes,
-            contaminations: contaminations.unwrap_or_default(),
-        })
+        Ok(facts_of(passes))
     }
 
-    pub(super) fn payloads(&mut self) -> Result<Payloads, StepError> {
+    /// The passes of a visit in order: the discarded one, unless nothing is, and the measured one.
+    pub(super) fn passes<'p>(
+        &self,
+        visit: &Visit,
+        payloads: &'p [PreparedPayload],
+    ) -> Vec<Pass<'p>> {
+        let dir = self.out.join(VISITS_DIR).join(visit.id());
+        let pass = |step, payloads, folder: &str| Pass {
+            step,
+            payloads,
+            dir: dir.join(folder),
+            flags: Vec::new(),
+        };
+        let discarded = &payloads[..self.warmup_length(payloads.len())];
+        let warmup = (!discarded.is_empty()).then(|| pass(Step::WarmUp, discarded, WARMUP_DIR));
+        let measured = pass(Step::Measure, payloads, MEASURED_DIR);
+        warmup.into_iter().chain([measured]).collect()
+    }
+
+    pub(super) fn payloads(&self) -> Result<Payloads, StepError> {
         let levels = self.settings.levels.iter();
         let level = levels.copied().find(|level| level.gas == self.cell.gas);
         let level = level.unwrap_or(Level {
@@ -100,7 +140,7 @@ impl Visiting<'_> {
         });
         let first = self.settings.mixes().first().copied().unwrap_or_default();
         let mix = self.cell.mix().unwrap_or(first);
-        let Prepared { payloads, base, .. } = &mut *self.prepared;
+        let Prepared { payloads, base, .. } = self.prepared;
         payloads.load(mix, level, base).in_step(Step::Payloads)
     }
 
@@ -114,74 +154,121 @@ impl Visiting<'_> {
         }
     }
 
-    /// A pass whose failure says when the disk is full.
-    async fn whole_pass(
-        &self,
-        pass: &Pass<'_>,
-        times: &mut VisitTimes,
-    ) -> Result<(PassFacts, f64), StepError> {
-        self.step.set(pass.step);
-        let outcome = self.pass(pass, times).await;
-        let datadir = &self.prepared.workspace(&self.cell.engine)?.datadir;
-        outcome.map_err(|error| disk::remark(error, datadir, self.out))
-    }
-
-    /// Resets, starts, replays, stops and writes; gives the seconds the engine was answering beside
-    /// what was found.
+    /// Resets, starts, replays, stops and writes.
     async fn pass(
         &self,
         pass: &Pass<'_>,
+        workspace: &Workspace,
         times: &mut VisitTimes,
-    ) -> Result<(PassFacts, f64), StepError> {
-        let (label, folder) = if pass.step == Step::WarmUp {
-            ("warm-up", WARMUP_DIR)
-        } else {
-            ("measured", MEASURED_DIR)
+    ) -> Result<PassFacts, StepError> {
+        let mut found = Found {
+            state: self.bring_back(pass, workspace, times).await?,
+            calibration: self.calibrate(pass, times),
+            machine: None,
         };
-        self.progress
-            .message(format!("{}: {label}, reset and start", self.cell.id));
-        let workspace = self.prepared.workspace(&self.cell.engine)?;
-        let state = spend(&mut times.reset_s, self.reset(workspace, &pass.dir)).await?;
-        let calibration = self.calibrate(pass, times);
-        let start = self.start(workspace, pass);
-        let (mut engine, mut node) = spend(&mut times.start_s, start).await?;
-
-        self.progress.message(format!("{}: {label}", self.cell.id));
-        let mut waits = self.waits(&engine, workspace).await?;
-        let _shown = self.shown(folder, &engine);
-        let before = scrape::take(&engine).await;
-        let mut samples = Vec::new();
-        let auth = &mut node.auth;
+        let mut begun = self.begin(pass, workspace, times).await?;
+        let shown = self.shown(pass.names().0, &begun.engine);
+        let watch = self.watched(pass).then(|| Watch::begin(&[begun.engine.pid()]));
         let on_payload = || self.progress.advance();
-        let watch = self.watched(pass).then(|| Watch::begin(engine.pid()));
-        let outcome = pass::replay(auth, pass.payloads, &mut waits, &mut samples, on_payload).await;
-        let machine = watch.map(Watch::end);
-        times.guard_s += machine.as_ref().map_or(0.0, |machine| machine.guard_s);
-        times.wait_s += samples.iter().map(|sample| sample.wait_ns).sum::<u64>() as f64 / 1e9;
-        if let Err(error) = outcome {
-            // Written without the engine's own times: for a person to look at, not for a report.
-            drop(sample::write_pass(&pass.dir, &samples));
-            return Err(explain(&mut engine, pass.step, error.to_string()).await);
+        let Begun {
+            node,
+            waits,
+            samples,
+            ..
+        } = &mut begun;
+        let client = &mut node.auth;
+        let replayed = pass::replay(client, pass.payloads, waits, samples, on_payload).await;
+        found.machine = watch.and_then(|watch| watch.end().pop());
+        drop(shown);
+        match replayed {
+            Ok(()) => self.finish(pass, begun, found, times).await,
+            Err(error) => Err(self.give_up(pass, begun, error.to_string(), times).await),
         }
-        let after = scrape::take(&engine).await;
-        scrape::keep(&pass.dir, before.as_deref(), after.as_deref()).in_step(Step::Write)?;
+    }
+
+    /// Brings the datadir back before a pass.
+    pub(super) async fn bring_back(
+        &self,
+        pass: &Pass<'_>,
+        workspace: &Workspace,
+        times: &mut VisitTimes,
+    ) -> Result<StateFacts, StepError> {
+        self.step.set(pass.step);
+        let (cell, label) = (&self.cell.id, pass.names().1);
+        self.progress
+            .message(format!("{cell}: {label}, reset and start"));
+        spend(&mut times.reset_s, self.reset(workspace, &pass.dir)).await
+    }
+
+    /// Starts the engine and prepares everything up to the first payload.
+    pub(super) async fn begin(
+        &self,
+        pass: &Pass<'_>,
+        workspace: &Workspace,
+        times: &mut VisitTimes,
+    ) -> Result<Begun, StepError> {
+        let start = self.start(workspace, pass);
+        let (engine, node) = spend(&mut times.start_s, start).await?;
+        let (cell, label) = (&self.cell.id, pass.names().1);
+        self.progress.message(format!("{cell}: {label}"));
+        Ok(Begun {
+            waits: self.waits(&engine, workspace).await?,
+            metrics: scrape::take(&engine).await,
+            samples: Vec::new(),
+            engine,
+            node,
+        })
+    }
+
+    /// Stops the engine of a pass in which everything was valid, and writes what was found.
+    pub(super) async fn finish(
+        &self,
+        pass: &Pass<'_>,
+        begun: Begun,
+        found: Found,
+        times: &mut VisitTimes,
+    ) -> Result<PassFacts, StepError> {
+        let mut samples = begun.samples;
+        add_waits(times, &samples);
+        times.guard_s += found.machine.as_ref().map_or(0.0, |seen| seen.guard_s);
+        let after = scrape::take(&begun.engine).await;
+        scrape::keep(&pass.dir, begun.metrics.as_deref(), after.as_deref())
+            .in_step(Step::Write)?;
         let stopping = Instant::now();
-        let stopped = engine.stop().in_step(Step::Stop);
+        let stopped = begun.engine.stop().in_step(Step::Stop);
         times.stop_s += stopping.elapsed().as_secs_f64();
         stopped?;
         let facts = log::read_log(&pass.dir.join(ENGINE_LOG)).in_step(Step::Write)?;
         log::join(&mut samples, &facts);
         sample::write_pass(&pass.dir, &samples).in_step(Step::Write)?;
-        let answering_ns: u64 = samples.iter().map(sample::Sample::total_ns).sum();
-        let facts = PassFacts {
-            pass: folder.to_owned(),
+        let answering_ns: u64 = samples.iter().map(Sample::total_ns).sum();
+        let answering_s = match pass.step {
+            Step::WarmUp => &mut times.warmup_s,
+            _ => &mut times.measured_s,
+        };
+        *answering_s += answering_ns as f64 / 1e9;
+        Ok(PassFacts {
+            pass: pass.names().0.to_owned(),
             samples_sha256: sample::sum_of(&pass.dir).in_step(Step::Write)?,
             metrics_sha256: analyze::metrics_sum(&pass.dir),
-            state: Some(state),
-            calibration,
-            machine,
-        };
-        Ok((facts, answering_ns as f64 / 1e9))
+            state: Some(found.state),
+            calibration: found.calibration,
+            machine: found.machine,
+        })
+    }
+
+    /// Stops the engine of a pass that ended early, and says why it did.
+    pub(super) async fn give_up(
+        &self,
+        pass: &Pass<'_>,
+        mut begun: Begun,
+        cause: String,
+        times: &mut VisitTimes,
+    ) -> StepError {
+        add_waits(times, &begun.samples);
+        // Written without the engine's own times: for a person to look at, not for a report.
+        drop(sample::write_pass(&pass.dir, &begun.samples));
+        explain(&mut begun.engine, pass.step, cause).await
     }
 
     /// The pass as metrics show it, until it is dropped.
@@ -194,12 +281,16 @@ impl Visiting<'_> {
     }
 
     /// Only what counts is watched.
-    fn watched(&self, pass: &Pass<'_>) -> bool {
+    pub(super) fn watched(&self, pass: &Pass<'_>) -> bool {
         pass.step == Step::Measure && self.settings.guard != GuardMode::Off
     }
 
     /// Times the fixed work before the engine starts, so that it disturbs nothing of the pass.
-    fn calibrate(&self, pass: &Pass<'_>, times: &mut VisitTimes) -> Option<Calibration> {
+    pub(super) fn calibrate(
+        &self,
+        pass: &Pass<'_>,
+        times: &mut VisitTimes,
+    ) -> Option<Calibration> {
         let calibrator = self.calibrator.filter(|_| self.watched(pass))?;
         let began = Instant::now();
         let calibration = calibrator.run();
@@ -213,14 +304,13 @@ impl Visiting<'_> {
         workspace: &Workspace,
         dir: &Path,
     ) -> Result<StateFacts, StepError> {
-        let pid_file = &self.prepared.pid_file;
-        engine::stop_leftover(pid_file).in_step(Step::Leftover)?;
+        engine::stop_leftover(&workspace.pid_file).in_step(Step::Leftover)?;
         let target = self.prepared.base.number();
         workspace
-            .reset(target, &dir.join(RESET_LOG), pid_file)
+            .reset(target, &dir.join(RESET_LOG))
             .await
             .in_step(Step::Reset)?;
-        Ok(attest::state_of(workspace, dir, pid_file).await)
+        Ok(attest::state_of(workspace, dir).await)
     }
 
     /// Starts the engine and makes sure that it stands on the base block and takes a fork choice.
@@ -238,7 +328,7 @@ impl Visiting<'_> {
             flags: &knobs,
             defaults: engine::shared_flags(self.settings, &workspace.engine),
             log: pass.dir.join(ENGINE_LOG),
-            pid_file: &self.prepared.pid_file,
+            pid_file: &workspace.pid_file,
         };
         let mut engine = Engine::start(&launch).in_step(Step::Start)?;
         let patience = Duration::from_millis(self.settings.ready_timeout_ms);
@@ -306,6 +396,10 @@ impl Visiting<'_> {
             persistence: Some((blocks, every)),
         })
     }
+}
+
+fn add_waits(times: &mut VisitTimes, samples: &[Sample]) {
+    times.wait_s += samples.iter().map(|sample| sample.wait_ns).sum::<u64>() as f64 / 1e9;
 }
 
 /// Adds the time a future takes to `seconds`, also when it fails.

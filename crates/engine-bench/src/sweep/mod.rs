@@ -77,6 +77,9 @@ pub struct Settings {
     pub relevant: f64,
     /// In which order the cells of a round are visited.
     pub order: Order,
+    /// Whether the cells of a load are replayed side by side, payload by payload in turn.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub alternate: bool,
     /// What is done about passes that others disturbed. Plans without it are of programs that watched
     /// nothing.
     #[serde(default = "unwatched")]

@@ -90,6 +90,11 @@ pub enum ResolveError {
     /// A flag that no engine has.
     #[error("no engine of the sweep has a flag --{0}; see the engine's own help")]
     NoEngineHas(String),
+    /// Several engines at once on one datadir in place.
+    #[error(
+        "--alternate runs an engine for each cell at the same time, each on a datadir of its own, which --in-place has no second one for; leave one of them away"
+    )]
+    InPlaceAlternate,
     /// A copy of a datadir that is worked on in place would have to be pristine.
     #[error(
         "--reset copy keeps a pristine datadir beside the one worked on; leave --in-place away"
@@ -172,6 +177,7 @@ pub fn resolve(args: &SweepArgs) -> Result<Settings, ResolveError> {
         duplicates: !args.no_aa && args.rounds != Some(1),
         relevant: args.relevant.map_or(DEFAULT_RELEVANT, |percent| percent.0),
         order: args.order.unwrap_or(Order::Random),
+        alternate: args.alternate,
         guard: guard(args),
         warmup: args.warmup,
         reset: args.reset,
@@ -290,6 +296,9 @@ fn check_bases(
     };
     if *in_place && engines.len() > 1 {
         return Err(ResolveError::InPlaceEngines(engines.len()));
+    }
+    if *in_place && args.alternate {
+        return Err(ResolveError::InPlaceAlternate);
     }
     if *in_place && args.reset == ResetMethod::Copy {
         return Err(ResolveError::InPlaceCopy);

@@ -35,7 +35,7 @@ pub(super) enum Shape {
 }
 
 /// Every key. What says where to write or how to print is not the sweep's own and has none.
-pub(super) const KEYS: [Key; 31] = [
+pub(super) const KEYS: [Key; 32] = [
     key("question", Shape::Question),
     key("chunks", Shape::List),
     key("gas", Shape::List),
@@ -59,6 +59,7 @@ pub(super) const KEYS: [Key; 31] = [
     key("relevant", Shape::Text),
     key("no-aa", Shape::Switch),
     key("order", Shape::Text),
+    key("alternate", Shape::Switch),
     key("guard", Shape::Text),
     key("no-guard", Shape::Switch),
     key("warmup", Shape::TextOrNumber),

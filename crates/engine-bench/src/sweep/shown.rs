@@ -115,6 +115,7 @@ fn measuring(settings: &Settings) -> Vec<(&'static str, String)> {
         ("relevant", percent(settings.relevant)),
         ("no-aa", (!settings.duplicates).to_string()),
         ("order", word(&settings.order)),
+        ("alternate", settings.alternate.to_string()),
         ("guard", word(&settings.guard)),
         ("warmup", warmup),
         ("reset", word(&settings.reset)),

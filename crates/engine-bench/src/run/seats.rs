@@ -1,0 +1,160 @@
+//! Working copies for cells that take turns: a datadir, a pid file and so an engine for each.
+//!
+//! Invariant: a copy is made when it is first needed and used again in later rounds, brought back like
+//! any other; two cells of a group never share one. Before anything is measured it is known that there is
+//! room for all of them.
+
+use super::{InStep as _, Prepared, Progress, Step, StepError, disk};
+use crate::{
+    cache,
+    plan::{Cell, Plan},
+    reset::{self, Workspace},
+};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Folder of the copies inside the working folder.
+const SEATS_DIR: &str = "seats";
+
+/// Room that each copy is granted to grow by while blocks are saved in it.
+const GROWTH_BYTES: u64 = 256 << 20;
+
+/// Unit of sizes that people read.
+const MIB: f64 = (1 << 20) as f64;
+
+impl Prepared {
+    /// The working copy at `place`, counted from 0, of those that an engine has; copied if need be. The
+    /// first one is the one that the engine works in when it is alone.
+    ///
+    /// # Errors
+    /// When the engine was not prepared or the copy cannot be made.
+    pub(super) fn seat(
+        &self,
+        engine: &str,
+        place: usize,
+        progress: &Progress,
+    ) -> Result<Workspace, StepError> {
+        let mut seat = self.workspace(engine)?.clone();
+        let name = cache::file_safe(engine);
+        let number = place + 1;
+        let pid_file = format!("engine-{name}.{number}.pid");
+        seat.pid_file = self.lock.dir().join(pid_file);
+        if place == 0 {
+            return Ok(seat);
+        }
+        seat.datadir = self.seat_dir(engine, place);
+        if !self.copied.borrow().contains(&seat.datadir) {
+            progress.message(format!("copying the base state for {engine}, copy {number}"));
+            if let Some(above) = seat.datadir.parent() {
+                fs::create_dir_all(above).in_step(Step::State)?;
+            }
+            reset::copy_datadir(&seat.pristine, &seat.datadir, seat.tables)
+                .in_step(Step::State)
+                .map_err(|error| disk::remark(error, self.lock.dir(), self.lock.dir()))?;
+            self.copied.borrow_mut().insert(seat.datadir.clone());
+        }
+        Ok(seat)
+    }
+
+    fn seat_dir(&self, engine: &str, place: usize) -> PathBuf {
+        let seats = self.lock.dir().join(SEATS_DIR).join((place + 1).to_string());
+        seats.join(cache::file_safe(engine))
+    }
+}
+
+/// Whether there is room for every copy that the largest group of a sweep takes; what a person should know
+/// of its memory. A sweep whose cells do not take turns needs none.
+///
+/// # Errors
+/// When the disk is too small, with figures.
+pub fn check_room(plan: &Plan, prepared: &Prepared) -> Result<Option<String>, StepError> {
+    if !plan.settings.alternate {
+        return Ok(None);
+    }
+    let (mut needed, mut there) = (0, 0);
+    for (engine, seats) in most_seats(plan) {
+        let workspace = prepared.workspace(engine)?;
+        for place in 1..seats {
+            needed += reset::copied_bytes(&workspace.pristine, workspace.tables) + GROWTH_BYTES;
+            there += reset::held_bytes(&prepared.seat_dir(engine, place));
+        }
+    }
+    let group = largest_group(plan);
+    let work = prepared.lock.dir();
+    if let Some(free) = disk::free_bytes(work).filter(|free| free + there < needed) {
+        return Err(no_room(work, group, needed - there, free));
+    }
+    Ok(short_memory(plan, prepared, group))
+}
+
+fn no_room(work: &Path, group: usize, needed: u64, free: u64) -> StepError {
+    let mib = |bytes: u64| bytes as f64 / MIB;
+    let cause = format!(
+        "--alternate runs {group} engines side by side, each on a copy of the datadir, which takes \
+         {:.0} MiB more, and {} has {:.0} MiB free; give --cache-dir a folder on a larger disk, fewer \
+         values, or leave --alternate away",
+        mib(needed),
+        work.display(),
+        mib(free),
+    );
+    StepError::new(Step::State, &cause)
+}
+
+/// Says so when what all engines of a group have in memory and the pages of their datadirs are more than
+/// is available: blocks would be read from disk.
+fn short_memory(plan: &Plan, prepared: &Prepared, group: usize) -> Option<String> {
+    let available = memory_available()?;
+    let seats = most_seats(plan);
+    let wanted = seats.iter().filter_map(|(engine, seats)| {
+        let workspace = prepared.workspace(engine).ok()?;
+        let each = reset::held_bytes(&workspace.datadir) + workspace.asked_bytes;
+        Some(each * *seats as u64)
+    });
+    let wanted: u64 = wanted.sum();
+    (wanted > available).then(|| {
+        format!(
+            "{group} engines with their datadirs take about {:.0} MiB of memory, and {:.0} MiB are \
+             available: blocks may be read from disk",
+            wanted as f64 / MIB,
+            available as f64 / MIB
+        )
+    })
+}
+
+/// Cells of each engine in the group that has most of them.
+fn most_seats(plan: &Plan) -> BTreeMap<&str, usize> {
+    let mut most = BTreeMap::new();
+    for cells in groups(plan) {
+        let mut seats: BTreeMap<&str, usize> = BTreeMap::new();
+        for cell in cells {
+            *seats.entry(&cell.engine).or_default() += 1;
+        }
+        for (engine, seats) in seats {
+            let known = most.entry(engine).or_default();
+            *known = seats.max(*known);
+        }
+    }
+    most
+}
+
+fn largest_group(plan: &Plan) -> usize {
+    groups(plan).map(|cells| cells.len()).max().unwrap_or(0)
+}
+
+/// The cells of each load, duplicates too.
+fn groups(plan: &Plan) -> impl Iterator<Item = Vec<&Cell>> {
+    plan.loads().into_iter().map(move |load| {
+        let all = plan.cells.iter().chain(&plan.duplicates);
+        all.filter(|cell| load.is_of(cell)).collect()
+    })
+}
+
+fn memory_available() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib * 1024)
+}

@@ -1,0 +1,243 @@
+//! Sweeps whose cells take turns, over a scripted engine.
+//!
+//! Invariant: no test looks at how long anything took, only at what came before what.
+
+use crate::{Fixture, Hogs, PAYLOADS, WATCHED, finished};
+use engine_bench::{
+    analyze::{Sample, sample},
+    guard::GuardMode,
+    journal::{self, Alternation, Event},
+    plan::Plan,
+    run::Ending,
+};
+use std::{collections::BTreeSet, fs, path::Path};
+
+/// Three cells of one load, and the twin of one of them where there are several rounds.
+const CELLS: [&str; 4] = ["--chunks", "15,30,60", "--guard", "off"];
+
+fn plan(fixture: &Fixture, flags: &[&str]) -> Plan {
+    let mut settings = fixture.plan(flags).settings;
+    settings.alternate = true;
+    Plan::new(settings)
+}
+
+fn events(fixture: &Fixture) -> Vec<Event> {
+    let records = journal::read(&fixture.path("out")).unwrap();
+    records.into_iter().map(|record| record.event).collect()
+}
+
+/// Visits that began, with the others of their group.
+fn begun(fixture: &Fixture) -> Vec<(String, Alternation)> {
+    let begun = events(fixture).into_iter().filter_map(|event| match event {
+        Event::VisitStarted { visit, alternation } => Some((visit, alternation.unwrap())),
+        _ => None,
+    });
+    begun.collect()
+}
+
+fn samples(fixture: &Fixture, visit: &str, pass: &str) -> Vec<Sample> {
+    let dir = fixture.path("out/visits").join(visit).join(pass);
+    sample::read_samples(&dir).unwrap()
+}
+
+/// Processes that a sweep in this cache started, with the letter of their state.
+fn processes(fixture: &Fixture) -> Vec<String> {
+    let work = fixture.path("cache/work");
+    let left = fs::read_dir("/proc").unwrap().flatten().filter(|process| {
+        let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(&*work.to_string_lossy())
+    });
+    left.map(|process| process.path().display().to_string())
+        .collect()
+}
+
+fn assert_nothing_is_left(fixture: &Fixture) {
+    assert_eq!(processes(fixture), Vec::<String>::new());
+    let files = fs::read_dir(fixture.path("cache/work")).unwrap().flatten();
+    let is_pid_file = |path: &Path| path.extension().is_some_and(|end| end == "pid");
+    let left: Vec<_> = files
+        .map(|file| file.path())
+        .filter(|path| is_pid_file(path))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Drops the last events of a journal, as a kill at that time would have.
+fn cut(fixture: &Fixture, is_last: impl Fn(&str) -> bool) {
+    let path = fixture.path("out/journal.ndjson");
+    let text = fs::read_to_string(&path).unwrap();
+    let kept = text.lines().position(is_last).unwrap() + 1;
+    let lines: Vec<&str> = text.lines().take(kept).collect();
+    fs::write(&path, lines.join("\n") + "\n").unwrap();
+}
+
+#[test]
+fn cells_take_turns_and_their_visits_are_whole() {
+    let fixture = Fixture::new("ok");
+    let plan = plan(&fixture, &[&CELLS[..], &["--rounds", "2"]].concat());
+    let (ending, report) = fixture.sweep_plan(&plan, std::future::pending());
+    assert_eq!(ending, Some(Ending::Complete));
+    assert!(report.complete && report.failures.is_empty());
+    assert_eq!(report.cells.len(), 3);
+    for cell in &report.cells {
+        assert_eq!((cell.payloads, cell.visits), (PAYLOADS, 2));
+        assert!(cell.wall_clock_ggas_per_second.is_some());
+    }
+
+    let begun = begun(&fixture);
+    assert_eq!(begun.len(), 8);
+    let mut orders = BTreeSet::new();
+    for round in begun.chunks(4) {
+        let seats: BTreeSet<u64> = round.iter().map(|(_, with)| with.seat).collect();
+        assert_eq!(seats, (1..=4).collect());
+        for (visit, with) in round {
+            let others = round.iter().filter(|(other, _)| other != visit);
+            let others: Vec<_> = others.map(|(other, _)| other.clone()).collect();
+            assert_eq!(with.with, others);
+        }
+        for pass in ["warmup", "measured"] {
+            let of_cells: Vec<_> = round
+                .iter()
+                .map(|(visit, _)| samples(&fixture, visit, pass))
+                .collect();
+            let mut last = 0;
+            for payload in 0..PAYLOADS as usize {
+                let turn = |(cell, samples): (usize, &Vec<Sample>)| {
+                    (samples[payload].turn_start_ns.unwrap(), cell)
+                };
+                let mut turns: Vec<_> = of_cells.iter().enumerate().map(turn).collect();
+                turns.sort_unstable();
+                assert!(turns[0].0 >= last, "a payload before all had the one before");
+                last = turns[3].0;
+                orders.insert(turns.iter().map(|(_, cell)| *cell).collect::<Vec<_>>());
+            }
+            for samples in &of_cells {
+                assert_eq!(samples.len(), PAYLOADS as usize);
+                let own = samples.windows(2).all(|pair| pair[1].start_ns >= pair[0].end_ns);
+                assert!(own, "its own clock goes forward");
+                // What others had of the time is in none of its own.
+                let turns_ns = samples[3].turn_start_ns.unwrap() - samples[0].turn_start_ns.unwrap();
+                assert!(samples[3].start_ns - samples[0].start_ns < turns_ns);
+            }
+        }
+    }
+    assert!(orders.len() > 2, "the order of turns changes: {orders:?}");
+    let time = report.time_s;
+    let parts = time.measured + time.warmup + time.reset + time.start + time.stop + time.guard;
+    assert!(parts <= time.wall, "no second is counted twice: {time:?}");
+    assert_nothing_is_left(&fixture);
+}
+
+#[test]
+fn one_that_fails_in_its_turn_fails_alone_and_is_not_made_again_alone() {
+    for (script, said) in [
+        ("dies-mid-pass 30", "ended by itself"),
+        ("invalid 30", "INVALID"),
+        ("dies-at-start 30", "ended by itself"),
+    ] {
+        let fixture = Fixture::new(script);
+        let plan = plan(&fixture, &CELLS);
+        let (_, report) = fixture.sweep_plan(&plan, std::future::pending());
+        let [failure] = report.failures.as_slice() else {
+            panic!("{script}: {:?}", report.failures)
+        };
+        assert_eq!(failure.visit, "1-chunk30-gas10M");
+        assert!(failure.cause.contains(said), "{}", failure.cause);
+        for cell in ["15", "60"] {
+            let rows = samples(&fixture, &format!("1-chunk{cell}-gas10M"), "measured");
+            assert_eq!(rows.len(), PAYLOADS as usize);
+        }
+        assert_nothing_is_left(&fixture);
+
+        cut(&fixture, |line| line.contains("visit_finished") && line.contains("chunk60"));
+        let started = begun(&fixture).len();
+        fixture.sweep_plan(&plan, std::future::pending());
+        assert_eq!(begun(&fixture).len(), started, "{script}");
+    }
+}
+
+#[test]
+fn one_that_hangs_is_given_up_and_the_others_go_on() {
+    let fixture = Fixture::new("hangs 30");
+    let flags = [
+        "--chunks", "15,30,60", "--guard", "off", "--resolve", "1%", "--budget", "1ms",
+        "--ready-timeout", "800ms",
+    ];
+    let (_, report) = fixture.sweep_plan(&plan(&fixture, &flags), std::future::pending());
+    let [failure] = report.failures.as_slice() else {
+        panic!("{:?}", report.failures)
+    };
+    assert!(failure.cause.contains("given up after 2 s"), "{}", failure.cause);
+    assert!(finished(&fixture).contains(&"1-chunk15-gas10M".to_owned()));
+    assert!(finished(&fixture).contains(&"1-chunk60-gas10M".to_owned()));
+    assert_nothing_is_left(&fixture);
+}
+
+#[test]
+fn a_group_that_was_cut_is_made_again_as_a_whole() {
+    let fixture = Fixture::new("ok");
+    let plan = plan(&fixture, &CELLS);
+    fixture.sweep_plan(&plan, std::future::pending());
+    cut(&fixture, |line| line.contains("visit_finished"));
+    let done = finished(&fixture);
+    assert_eq!(done.len(), 1);
+
+    let (_, report) = fixture.sweep_plan(&plan, std::future::pending());
+    assert!(report.complete);
+    let undone: Vec<_> = events(&fixture)
+        .into_iter()
+        .filter_map(|event| match event {
+            Event::VisitUndone { visit, kept_in } => Some((visit, kept_in)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(undone, [(done[0].clone(), format!("{}.void1", done[0]))]);
+    assert!(fixture.path("out/visits").join(&undone[0].1).exists());
+    assert_eq!(begun(&fixture).len(), 6);
+    let ended = |how: &str| report.visits.iter().filter(|visit| visit.ended == how).count();
+    assert_eq!((ended("finished"), ended("voided"), ended("cut")), (3, 1, 2));
+    for cell in &report.cells {
+        assert_eq!((cell.visits, cell.payloads), (1, PAYLOADS));
+    }
+}
+
+#[test]
+fn a_group_that_others_disturb_is_void_as_a_whole() {
+    let fixture = Fixture::new("ok");
+    let hogs = Hogs::start(2);
+    let flags = [&WATCHED[..], &["--chunks", "15,60"]].concat();
+    let plan = plan(&fixture, &flags);
+    assert_eq!(plan.settings.guard, GuardMode::Void);
+    let (_, report) = fixture.sweep_plan(&plan, std::future::pending());
+    drop(hogs);
+    let ended: Vec<&str> = report.visits.iter().map(|visit| visit.ended.as_str()).collect();
+    assert_eq!(ended, ["voided", "voided", "voided", "voided", "finished", "finished"]);
+    assert_eq!((report.guard.voided, report.guard.disturbed), (4, 2));
+    for pass in report.visits.chunks(2) {
+        let [a, b] = [&pass[0], &pass[1]].map(|visit| &visit.facts.passes[0]);
+        assert_eq!(a.calibration, b.calibration, "once for all");
+        let [a, b] = [a, b].map(|pass| pass.machine.as_ref().unwrap());
+        assert_eq!((a.wall_s, a.foreign_cpu_s), (b.wall_s, b.foreign_cpu_s));
+    }
+    assert!(report.time_s.voided < report.time_s.wall);
+}
+
+#[test]
+fn an_interrupt_leaves_no_engine_frozen_or_running() {
+    let fixture = Fixture::new("ok");
+    let plan = plan(&fixture, &[&CELLS[..], &["--wait-time", "200ms"]].concat());
+    let work = fixture.path("cache/work");
+    let pid_file = |seat| work.join(format!("engine-scripted.{seat}.pid"));
+    let stop = async {
+        while !(1..=3).all(|seat| pid_file(seat).exists()) {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        // In the middle of a turn.
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        assert_eq!(processes(&fixture).len(), 3);
+    };
+    let (ending, report) = fixture.sweep_plan(&plan, stop);
+    assert_eq!(ending, Some(Ending::Interrupted));
+    assert!(!report.complete && !report.measured_anything());
+    assert_nothing_is_left(&fixture);
+}
