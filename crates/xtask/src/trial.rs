@@ -39,6 +39,9 @@ pub(crate) enum Trial {
         /// Gas levels.
         #[arg(long, default_value = "10M,40M")]
         gas: String,
+        /// Let the cells of the sweep take turns.
+        #[arg(long)]
+        alternate: bool,
         /// New folder for what is measured.
         #[arg(long)]
         out: PathBuf,
@@ -60,6 +63,9 @@ pub(crate) struct Sweeps {
     /// Gas of a payload.
     #[arg(long, default_value = "10M")]
     gas: String,
+    /// Let the cells of each sweep take turns.
+    #[arg(long)]
+    alternate: bool,
     /// New folder for their results.
     #[arg(long)]
     out: PathBuf,
@@ -75,8 +81,18 @@ pub(crate) fn start(root: &Path, trial: &Trial) -> Result<()> {
             let axis = format!("bench.inject-slowdown=0,{percent}");
             row(&programs, sweeps, &axis, Some(*percent))
         }
-        Trial::Decision { chunks, gas, out } => decision(&programs, (chunks, gas), out),
+        Trial::Decision {
+            chunks,
+            gas,
+            alternate,
+            out,
+        } => decision(&programs, (chunks, gas), *alternate, out),
     }
+}
+
+/// The flag of a sweep whose cells take turns.
+fn alternation(alternate: bool) -> Option<&'static str> {
+    alternate.then_some("--alternate")
 }
 
 /// Runs sweeps over one axis of two values and counts their verdicts.
@@ -88,6 +104,7 @@ fn row(programs: &Path, sweeps: &Sweeps, axis: &str, injected_percent: Option<f6
         let mut command = Command::new(programs.join("engine-bench"));
         command
             .args(["sweep", "--quiet", "--axis", axis, "--gas", &sweeps.gas])
+            .args(alternation(sweeps.alternate))
             .args(["--rounds", &sweeps.rounds.to_string()])
             .args(["--count", &sweeps.count.to_string(), "--out"])
             .arg(&out)
@@ -125,7 +142,12 @@ const WAIT_AFTER_PAYLOAD: &str = "400ms";
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The same payloads on the same state, made before both clocks start.
-fn decision(programs: &Path, (chunks, gas): (&str, &str), out: &Path) -> Result<()> {
+fn decision(
+    programs: &Path,
+    (chunks, gas): (&str, &str),
+    alternate: bool,
+    out: &Path,
+) -> Result<()> {
     make_new(out)?;
     let program = |verb: &str| {
         let mut command = Command::new(programs.join("engine-bench"));
@@ -142,6 +164,7 @@ fn decision(programs: &Path, (chunks, gas): (&str, &str), out: &Path) -> Result<
         .arg(&payloads))?;
     let begun = Instant::now();
     run(program("sweep")
+        .args(alternation(alternate))
         .args(["--chunks", chunks, "--gas", gas, "--cache-dir"])
         .arg(&cache)
         .arg("--out")

@@ -22,7 +22,9 @@ fn engines(world: &World) -> Vec<u32> {
 /// Whether a process is stopped by a signal.
 fn is_frozen(pid: &u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").map(|(_, fields)| fields.as_bytes()[0]);
+    let state = stat
+        .rsplit_once(") ")
+        .map(|(_, fields)| fields.as_bytes()[0]);
     state == Some(b'T')
 }
 

@@ -293,6 +293,12 @@ fn warnings(
     without_numbers: &[String],
 ) -> Vec<String> {
     let differ = cells.iter().filter(|cell| !cell.same_payloads);
+    let alternates = |side: &Side<'_>| side.outcome.plan.settings.alternate;
+    let otherwise_made = (alternates(a) != alternates(b)).then(|| {
+        "the cells of one sweep took turns (--alternate), those of the other were alone: part of the \
+         difference is that"
+            .to_owned()
+    });
     let mut warnings: Vec<String> = differ
         .map(|cell| {
             format!(
@@ -301,6 +307,7 @@ fn warnings(
             )
         })
         .collect();
+    warnings.extend(otherwise_made);
     let missing = without_numbers.iter();
     warnings.extend(missing.map(|id| format!("{id}: one side has no numbers")));
     for (name, side) in [("a", a), ("b", b)] {

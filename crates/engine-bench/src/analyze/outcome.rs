@@ -11,7 +11,9 @@ use crate::{
     },
     client::BlockIdentity,
     guard::Preflight,
-    journal::{self, Alternation, Decision, Event, JournalError, PassFacts, Record, VisitFacts, VisitTimes},
+    journal::{
+        self, Alternation, Decision, Event, JournalError, PassFacts, Record, VisitFacts, VisitTimes,
+    },
     plan::{Plan, PlanError, Visit},
     profile::{self, CellProfile},
     run::{Environment, MEASURED_DIR, Manifest, VISITS_DIR, plan_sum},

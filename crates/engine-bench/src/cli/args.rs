@@ -141,8 +141,8 @@ pub struct SweepArgs {
     pub order: Option<Order>,
     /// Replay the cells of a gas level side by side, block by block in turn, all but one frozen
     ///
-    /// Times of a few percent apart are told in a few rounds, as all cells meet the same drift of the
-    /// machine. Each cell has an engine and a copy of the datadir of its own.
+    /// Differences of a few percent show in a few rounds, as drift of the machine meets all cells alike.
+    /// Each cell has an engine and a copy of the datadir of its own.
     #[arg(hide_short_help = true, long)]
     pub alternate: bool,
     /// What to do about a pass that others disturbed [default: void]

@@ -136,12 +136,7 @@ struct Tracing<'a> {
 
 impl Tracing<'_> {
     /// Makes the traced visits once everything is measured.
-    async fn make(
-        self,
-        plan: &Plan,
-        prepared: &Prepared,
-        options: &Options<'_>,
-    ) -> Result<Ending> {
+    async fn make(self, plan: &Plan, prepared: &Prepared, options: &Options<'_>) -> Result<Ending> {
         if self.wanted == Wanted::None {
             return Ok(Ending::Complete);
         }

@@ -179,11 +179,17 @@ mod tests {
     fn every_file_of_a_folder_is_looked_at_and_frozen_ones_end_in_order() {
         let dir = tempfile::tempdir().unwrap();
         let told = dir.path().join("told");
-        let script = format!("trap 'echo x >> {}; exit 0' TERM; echo; while :; do sleep 0.01; done", told.display());
+        let script = format!(
+            "trap 'echo x >> {}; exit 0' TERM; echo; while :; do sleep 0.01; done",
+            told.display()
+        );
         let mut children: Vec<_> = (1..=3)
             .map(|number| {
                 let mut shell = Command::new("sh");
-                shell.args(["-c", &script]).process_group(0).stdout(Stdio::piped());
+                shell
+                    .args(["-c", &script])
+                    .process_group(0)
+                    .stdout(Stdio::piped());
                 let mut child = shell.spawn().unwrap();
                 // Its trap is set once it has said something.
                 child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();

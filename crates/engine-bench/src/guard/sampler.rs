@@ -108,7 +108,10 @@ impl Samples {
             ))
         };
         Self {
-            engine_files: engines.iter().map(|pid| format!("/proc/{pid}/stat")).collect(),
+            engine_files: engines
+                .iter()
+                .map(|pid| format!("/proc/{pid}/stat"))
+                .collect(),
             clocks: (0..MOST_CLOCKS)
                 .map(clock)
                 .take_while(|path| path.exists())

@@ -7,8 +7,8 @@
 mod event;
 
 pub use event::{
-    Alternation, DatabaseFacts, Decision, Event, LevelDecision, PassFacts, Record, StateFacts, VisitFacts,
-    VisitTimes,
+    Alternation, DatabaseFacts, Decision, Event, LevelDecision, PassFacts, Record, StateFacts,
+    VisitFacts, VisitTimes,
 };
 
 use serde::{Deserialize, Serialize};

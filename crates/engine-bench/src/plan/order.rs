@@ -186,7 +186,10 @@ mod tests {
             let payloads = 10 * cycle;
             let all = turns(7, 3, &load(10, None), cells, payloads);
             assert_eq!(all.len(), payloads);
-            assert!(all.iter().all(|order| order.len() == cells && is_permutation(order)));
+            assert!(
+                all.iter()
+                    .all(|order| order.len() == cells && is_permutation(order))
+            );
             let (mut at, mut after) = (HashMap::new(), HashMap::new());
             for order in &all {
                 for place in order.iter().enumerate() {
@@ -196,7 +199,10 @@ mod tests {
                     *after.entry((pair[0], pair[1])).or_insert(0) += 1;
                 }
             }
-            assert!(at.values().all(|count| *count == payloads / cells), "{at:?}");
+            assert!(
+                at.values().all(|count| *count == payloads / cells),
+                "{at:?}"
+            );
             let equal = |count: &usize| *count == payloads / cells;
             assert!(cells == 1 || after.len() == cells * (cells - 1) && after.values().all(equal));
             assert_eq!(all, turns(7, 3, &load(10, None), cells, payloads));

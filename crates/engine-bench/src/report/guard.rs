@@ -78,7 +78,10 @@ impl GuardReport {
             *self.reasons.entry(found.rule.clone()).or_default() += 1;
         }
         // Those that take turns are watched at once, and the fixed work is done once for all.
-        let peers = visit.alternation.as_ref().map_or(0, |found| found.with.len());
+        let peers = visit
+            .alternation
+            .as_ref()
+            .map_or(0, |found| found.with.len());
         let part = 1.0 / (1 + peers) as f64;
         for pass in &visit.facts.passes {
             if let Some(machine) = &pass.machine {

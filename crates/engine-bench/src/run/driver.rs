@@ -247,7 +247,9 @@ impl<'a> Driver<'a> {
     /// Takes back what an earlier run finished of a group that it did not finish: the rest of it alone
     /// would not run beside the same peers.
     fn undo(&self, group: &[&Visit], journal: &mut Journal) -> Result<(), JournalError> {
-        let finished = group.iter().filter(|visit| self.options.done.contains(&visit.id()));
+        let finished = group
+            .iter()
+            .filter(|visit| self.options.done.contains(&visit.id()));
         for visit in finished {
             // Written first: what the journal says was measured is there at any time.
             let kept_in = repeat::free_name(self.options.out, visit);

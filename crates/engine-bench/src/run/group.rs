@@ -218,7 +218,12 @@ impl<'s, 'a> Round<'s, 'a> {
         let begun = || self.sittings.iter().map(|sitting| sitting.begun.as_ref());
         let pids: Vec<u32> = begun().flatten().map(|begun| begun.engine.pid()).collect();
         let watched = first.seat.visiting.watched(&first.pass) && !pids.is_empty();
-        watched.then(|| (begun().map(|begun| begun.is_some()).collect(), Watch::begin(&pids)))
+        watched.then(|| {
+            (
+                begun().map(|begun| begun.is_some()).collect(),
+                Watch::begin(&pids),
+            )
+        })
     }
 
     /// Who has a turn when: made before the first one.

@@ -32,8 +32,8 @@ pub use pass::{PassError, Waits, replay};
 pub use prepare::{Prepared, prepare};
 pub use profiled::profile;
 pub use progress::{Progress, print_event};
-pub(crate) use state::init_datadir;
 pub use seats::check_room;
+pub(crate) use state::init_datadir;
 pub use state::{StateKey, make_state};
 pub use traced::{Chosen, TraceOptions, trace};
 

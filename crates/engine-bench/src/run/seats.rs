@@ -47,7 +47,9 @@ impl Prepared {
         }
         seat.datadir = self.seat_dir(engine, place);
         if !self.copied.borrow().contains(&seat.datadir) {
-            progress.message(format!("copying the base state for {engine}, copy {number}"));
+            progress.message(format!(
+                "copying the base state for {engine}, copy {number}"
+            ));
             if let Some(above) = seat.datadir.parent() {
                 fs::create_dir_all(above).in_step(Step::State)?;
             }
@@ -60,7 +62,11 @@ impl Prepared {
     }
 
     fn seat_dir(&self, engine: &str, place: usize) -> PathBuf {
-        let seats = self.lock.dir().join(SEATS_DIR).join((place + 1).to_string());
+        let seats = self
+            .lock
+            .dir()
+            .join(SEATS_DIR)
+            .join((place + 1).to_string());
         seats.join(cache::file_safe(engine))
     }
 }
@@ -154,7 +160,9 @@ fn groups(plan: &Plan) -> impl Iterator<Item = Vec<&Cell>> {
 
 fn memory_available() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
     Some(kib * 1024)
 }

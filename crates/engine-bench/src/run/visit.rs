@@ -168,7 +168,9 @@ impl Visiting<'_> {
         };
         let mut begun = self.begin(pass, workspace, times).await?;
         let shown = self.shown(pass.names().0, &begun.engine);
-        let watch = self.watched(pass).then(|| Watch::begin(&[begun.engine.pid()]));
+        let watch = self
+            .watched(pass)
+            .then(|| Watch::begin(&[begun.engine.pid()]));
         let on_payload = || self.progress.advance();
         let Begun {
             node,
@@ -232,8 +234,7 @@ impl Visiting<'_> {
         add_waits(times, &samples);
         times.guard_s += found.machine.as_ref().map_or(0.0, |seen| seen.guard_s);
         let after = scrape::take(&begun.engine).await;
-        scrape::keep(&pass.dir, begun.metrics.as_deref(), after.as_deref())
-            .in_step(Step::Write)?;
+        scrape::keep(&pass.dir, begun.metrics.as_deref(), after.as_deref()).in_step(Step::Write)?;
         let stopping = Instant::now();
         let stopped = begun.engine.stop().in_step(Step::Stop);
         times.stop_s += stopping.elapsed().as_secs_f64();
@@ -286,11 +287,7 @@ impl Visiting<'_> {
     }
 
     /// Times the fixed work before the engine starts, so that it disturbs nothing of the pass.
-    pub(super) fn calibrate(
-        &self,
-        pass: &Pass<'_>,
-        times: &mut VisitTimes,
-    ) -> Option<Calibration> {
+    pub(super) fn calibrate(&self, pass: &Pass<'_>, times: &mut VisitTimes) -> Option<Calibration> {
         let calibrator = self.calibrator.filter(|_| self.watched(pass))?;
         let began = Instant::now();
         let calibration = calibrator.run();
