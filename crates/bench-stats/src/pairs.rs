@@ -1,7 +1,10 @@
 //! All pairs of cells of a level at once: intervals that hold together, verdicts, the best set.
 //!
 //! Invariant: the chance that a sweep of equal cells names any difference in a level is at most
-//! [`Rules::error`], whatever the number of cells.
+//! [`Rules::error`], whatever the number of cells and wherever the sweep was cut. A cell tells nothing
+//! of its noise in a single visit, and two visits that happen to be alike tell too little of it: beside
+//! a machine that is disturbed now and then, their pair would be judged by the noise of quieter cells.
+//! So one common round gives no interval, and fewer than [`FEWEST_ROUNDS`] name no difference.
 
 use crate::{
     interval::{Estimate, mean, standard_deviation, t_quantile},
@@ -12,6 +15,9 @@ use crate::{
 
 /// Part of the accepted error that is set aside for taking an unsteady cell for a steady one.
 const STEADINESS_SHARE: f64 = 0.2;
+
+/// Rounds that two cells must have in common before a difference between them is named.
+pub const FEWEST_ROUNDS: usize = 3;
 
 /// What comparisons are judged by.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,9 +41,11 @@ pub struct Pair {
     /// Throughput of `a` over that of `b`: geometric mean over the rounds that both have. The
     /// intervals of a level hold together with probability `1 - error`.
     pub ratio: Estimate,
-    /// Whether `a` is faster; `None` with one round.
+    /// Rounds that both have.
+    pub rounds: usize,
+    /// Whether `a` is faster; `None` when there are too few rounds to say so.
     pub verdict: Option<Verdict>,
-    /// Whether the difference matters; `None` with one round.
+    /// Whether the difference matters; `None` with one round, and when there is no verdict.
     pub relevance: Option<Relevance>,
 }
 
@@ -90,8 +98,11 @@ impl Widths {
         }
     }
 
-    /// Half the interval of a mean of differences, on the logarithmic scale.
+    /// Half the interval of a mean of differences, on the logarithmic scale; `None` with fewer than two.
     pub fn half(&self, a: usize, b: usize, differences: &[f64]) -> Option<f64> {
+        if differences.len() < 2 {
+            return None;
+        }
         let n = differences.len() as f64;
         let own = self.unsteady.contains(&a) || self.unsteady.contains(&b);
         match self.spread {
@@ -141,12 +152,16 @@ pub fn compare_all(layout: &Layout, compared: usize, rules: &Rules) -> Compariso
                 value: value.exp(),
                 interval: half.map(|half| ((value - half).exp(), (value + half).exp())),
             };
+            let enough = differences.len() >= FEWEST_ROUNDS;
+            let verdict = verdict(ratio, rules.noise)
+                .filter(|verdict| enough || *verdict == Verdict::NoDifference);
             pairs.push(Pair {
                 a,
                 b,
                 ratio,
-                verdict: verdict(ratio, rules.noise),
-                relevance: relevance(ratio, rules.relevant),
+                rounds: differences.len(),
+                verdict,
+                relevance: verdict.and_then(|_| relevance(ratio, rules.relevant)),
             });
         }
     }
@@ -158,7 +173,7 @@ pub fn compare_all(layout: &Layout, compared: usize, rules: &Rules) -> Compariso
 }
 
 impl Comparisons {
-    /// Whether some other cell is faster, by a difference that is not shown to be irrelevant.
+    /// Whether some other cell is shown to be faster by more than what is relevant.
     pub fn is_beaten(&self, cell: usize) -> bool {
         self.pairs.iter().any(|pair| {
             let loses = match pair.verdict {
@@ -166,11 +181,11 @@ impl Comparisons {
                 Some(Verdict::Faster) => pair.b == cell,
                 _ => false,
             };
-            loses && pair.relevance != Some(Relevance::Irrelevant)
+            loses && pair.relevance == Some(Relevance::Relevant)
         })
     }
 
-    /// The cells that none beats. With one round nothing is beaten, so the caller names the highest.
+    /// The cells that none beats. With few rounds nothing is beaten; with one the caller names the highest.
     pub fn best(&self, compared: usize) -> Vec<usize> {
         (0..compared)
             .filter(|cell| !self.is_beaten(*cell))
@@ -223,6 +238,31 @@ mod tests {
         assert_eq!(compared.best(3), [0, 1]);
         assert_eq!(compared.pairs[1].verdict, Some(Verdict::Faster));
         assert_eq!(compared.pairs[1].relevance, Some(Relevance::Relevant));
+    }
+
+    #[test]
+    fn few_rounds_name_nothing() {
+        // Twice as fast, and the noise is next to none.
+        let cell = |base: f64, rounds: usize| -> Vec<f64> {
+            let ticks = [0.0, 1e-4, -1e-4];
+            ticks[..rounds].iter().map(|tick| base + tick).collect()
+        };
+        for (rounds, interval, verdict) in [
+            (1, false, None),
+            (2, true, None),
+            (3, true, Some(Verdict::Faster)),
+        ] {
+            // The third cell has a visit in every round, as after a cut one.
+            let cells = [cell(2.0, 3), cell(1.0, rounds), cell(2.0, 3)];
+            let compared = compare_all(&layout(&cells), 3, &RULES);
+            let pair = compared.pairs[0];
+            assert_eq!(pair.ratio.interval.is_some(), interval, "{rounds}");
+            assert_eq!((pair.verdict, pair.rounds), (verdict, rounds));
+        }
+        // That nothing is told apart may be said sooner.
+        let alike = [vec![1.0, 1.1], vec![1.1, 1.0], vec![1.0, 0.9]];
+        let compared = compare_all(&layout(&alike), 3, &RULES);
+        assert_eq!(compared.pairs[0].verdict, Some(Verdict::NoDifference));
     }
 
     #[test]

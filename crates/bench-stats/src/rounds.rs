@@ -1,22 +1,31 @@
-//! How many rounds a sweep needs: from a pilot to the next round, within a budget.
+//! How many rounds a sweep needs, and of which cells: from a pilot to the next round, within what it may
+//! spend.
+//!
+//! What a sweep is for is the best set: the cells that are not shown to be slower than another by more
+//! than is relevant. A round is worth its time when it may still change who is in that set, or when it
+//! brings every interval down to what was to be resolved. All other cells stop where they are.
 //!
 //! Looking at results again and again until something shows is the surest way to a false verdict.
-//! Two rules keep the chance of one where it is stated. The number of rounds follows from the
-//! spread of visits alone, never from how far apart the cells are (Stein, "A Two-Sample Test for a
-//! Linear Hypothesis Whose Power is Independent of the Variance", 1945). And cells may leave early
+//! Three rules keep the chance of one where it is stated. How many rounds resolve a difference follows from
+//! the spread of visits alone, never from how far apart the cells are (Stein, "A Two-Sample Test for a
+//! Linear Hypothesis Whose Power is Independent of the Variance", 1945). Cells leave as beaten
 //! only at two fixed looks, whose chances of error are set aside beforehand and taken from that of
-//! the final comparison (Bonferroni over looks).
+//! the final comparison (Bonferroni over looks). And what stops a cell that is not beaten is only that it
+//! is unlikely to be so in the end (stochastic curtailment; Lan, Simon and Halperin, 1982): that takes
+//! chances of a verdict away and adds none.
 //!
 //! Invariant: [`FINAL_ERROR`] and the errors of all looks add up to the error of a sweep with a fixed
 //! number of rounds.
 
 use crate::{
+    interval::mean,
     layout::{Layout, Spread},
     pairs::{Reach, Rules, compare_all},
 };
+use statrs::distribution::{ContinuousCDF as _, Normal};
 
 /// Rounds before anything is decided.
-pub const PILOT_ROUNDS: u64 = 3;
+pub const PILOT_ROUNDS: u64 = 2;
 /// Rounds after which a clearly beaten cell is left out.
 pub const LOOKS: [u64; 2] = [3, 6];
 /// Chance of error of each look.
@@ -25,6 +34,10 @@ pub const LOOK_ERROR: f64 = 0.005;
 pub const FINAL_ERROR: f64 = 0.04;
 /// No level is visited in more rounds, however noisy it is.
 pub const MOST_ROUNDS: u64 = 20;
+/// Where counting the rounds that a resolution takes ends.
+const COUNTED_ROUNDS: u64 = 100_000;
+/// Chance of settling a cell's place with the rounds that are left, from which on they are spent on it.
+const WORTHWHILE: f64 = 0.2;
 
 /// What is known of a level after some rounds.
 #[derive(Debug, Clone)]
@@ -35,15 +48,23 @@ pub struct Level {
     pub compared: usize,
     /// Those still visited, ascending, duplicates not counted.
     pub active: Vec<usize>,
-    /// What a round of them costs, duplicates included, in seconds.
+    /// Those that have a duplicate.
+    pub duplicated: Vec<usize>,
+    /// What a round of the active ones costs, duplicates included, in seconds.
     pub round_s: f64,
+    /// Rounds in all that it may get.
+    pub most: u64,
 }
 
 /// What a level is to become.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outlook {
-    /// Cells that stay in the sweep.
+    /// Cells that the next round visits; none when the level is done.
     pub active: Vec<usize>,
+    /// Cells that leave because they are clearly beaten.
+    pub beaten: Vec<usize>,
+    /// Cells that stop although their place is open, because the rounds that are left would hardly settle it.
+    pub futile: Vec<usize>,
     /// Rounds in all after which differences are resolved; those made already when they are.
     pub wanted: u64,
     /// Relative half width of the widest interval between cells that stay; `None` when unknown.
@@ -51,23 +72,50 @@ pub struct Outlook {
 }
 
 impl Level {
-    /// Decides about the level after `round`: who stays, and how many rounds resolve differences of
+    /// Decides about the level after `round`: who goes on, and how many rounds would resolve differences of
     /// `resolve` (relative).
     pub fn outlook(&self, round: u64, resolve: f64, rules: &Rules) -> Outlook {
-        let active = self.contenders(round, rules);
+        let contenders = self.contenders(round, rules);
+        let beaten = without(&self.active, &contenders);
         let all: Vec<usize> = (0..self.layout.cells()).collect();
-        let spread = self.layout.spread(&all);
-        let reach = Reach::new(self.compared);
-        let half = spread.map(|spread| half_width(&reach, spread, round, round));
-        let wanted = match spread {
-            _ if active.len() < 2 => round,
-            Some(spread) => rounds_to_resolve(&reach, spread, round, resolve),
-            None => round + 1,
+        let Some(spread) = self.layout.spread(&all) else {
+            return Outlook {
+                active: contenders,
+                beaten,
+                futile: Vec::new(),
+                wanted: round + 1,
+                half: None,
+            };
+        };
+        let prospect = Prospect {
+            reach: Reach::new(self.compared),
+            spread,
+            round,
+            most: self.most.max(round),
+            noise: rules.noise.unwrap_or(0.0).ln_1p(),
+            relevant: rules.relevant.ln_1p(),
+        };
+        let wanted = match contenders.len() {
+            0 | 1 => round,
+            _ => rounds_to_resolve(&prospect.reach, spread, round, resolve),
+        };
+        let active = if wanted <= round || self.most <= round {
+            Vec::new()
+        } else if wanted <= self.most {
+            contenders.clone()
+        } else {
+            self.worthwhile(&contenders, &prospect)
+        };
+        let futile = match wanted <= round {
+            true => Vec::new(),
+            false => without(&contenders, &active),
         };
         Outlook {
             active,
+            beaten,
+            futile,
             wanted,
-            half: half.map(f64::exp_m1),
+            half: Some(prospect.half(round).exp_m1()),
         }
     }
 
@@ -84,6 +132,78 @@ impl Level {
         let stays = |cell: &&usize| !compared.is_beaten(**cell);
         self.active.iter().filter(stays).copied().collect()
     }
+
+    /// Cells whose place is open and may be settled, the highest, which they are held against, and
+    /// those that have a duplicate: identical cells have to be seen as often as others are.
+    fn worthwhile(&self, contenders: &[usize], prospect: &Prospect) -> Vec<usize> {
+        let behind = |top: usize, cell: usize| {
+            let differences = self.layout.differences(top, cell);
+            (!differences.is_empty()).then(|| mean(&differences))
+        };
+        let lead = |top: usize| {
+            let behind = contenders.iter().filter_map(|cell| behind(top, *cell));
+            behind.sum::<f64>()
+        };
+        let by_lead = |a: &&usize, b: &&usize| lead(**a).total_cmp(&lead(**b));
+        let Some(top) = contenders.iter().max_by(by_lead).copied() else {
+            return Vec::new();
+        };
+        let may_settle = |cell: usize| {
+            let behind = behind(top, cell);
+            cell != top && behind.is_some_and(|behind| prospect.is_worthwhile(behind))
+        };
+        if !contenders.iter().any(|cell| may_settle(*cell)) {
+            return Vec::new();
+        }
+        let goes_on =
+            |cell: &&usize| **cell == top || self.duplicated.contains(cell) || may_settle(**cell);
+        contenders.iter().filter(goes_on).copied().collect()
+    }
+}
+
+/// Cells of `all` that are not among `some`.
+fn without(all: &[usize], some: &[usize]) -> Vec<usize> {
+    let others = all.iter().filter(|cell| !some.contains(cell));
+    others.copied().collect()
+}
+
+/// What the rounds that a level may still get can show. Lengths are on the logarithmic scale.
+#[derive(Debug)]
+struct Prospect {
+    reach: Reach,
+    spread: Spread,
+    round: u64,
+    most: u64,
+    noise: f64,
+    relevant: f64,
+}
+
+impl Prospect {
+    /// Half an interval after so many rounds.
+    fn half(&self, rounds: u64) -> f64 {
+        half_width(&self.reach, self.spread, self.round, rounds)
+    }
+
+    /// Whether a cell that is this far behind the highest may be told from it, or found to be as good as
+    /// equal, by all rounds that are left. What it will be behind then is about normal around what it is
+    /// behind now.
+    fn is_worthwhile(&self, behind: f64) -> bool {
+        let (made, most) = (self.round as f64, self.most as f64);
+        if behind.abs() + self.half(self.round) <= self.relevant {
+            return false;
+        }
+        let half = self.half(self.most);
+        let margin = self.relevant.max(self.noise * (made / most).sqrt());
+        let moves = self.spread.deviation * (2.0 / made - 2.0 / most).sqrt();
+        let normal = Normal::standard();
+        let under = |end: f64| match moves > 0.0 {
+            true => normal.cdf((end - behind) / moves),
+            false => f64::from(u8::from(behind <= end)),
+        };
+        let beaten = 1.0 - under(margin + half);
+        let equal = (under(self.relevant - half) - under(half - self.relevant)).max(0.0);
+        beaten + equal >= WORTHWHILE
+    }
 }
 
 /// Half the interval of a difference after `rounds`, on the logarithmic scale, when the spread was
@@ -94,11 +214,11 @@ fn half_width(reach: &Reach, spread: Spread, seen: u64, rounds: u64) -> f64 {
     reach * spread.deviation * (2.0 / rounds as f64).sqrt()
 }
 
-/// The fewest rounds in all after which intervals reach no further than `resolve` (relative), at
-/// most [`MOST_ROUNDS`] and at least those made.
+/// The fewest rounds in all after which intervals reach no further than `resolve` (relative), and
+/// at least those made.
 pub fn rounds_to_resolve(reach: &Reach, spread: Spread, seen: u64, resolve: f64) -> u64 {
     // Half widths only shrink with rounds: the answer is found by halving.
-    let (mut low, mut high) = (seen, MOST_ROUNDS.max(seen));
+    let (mut low, mut high) = (seen, COUNTED_ROUNDS.max(seen));
     while low < high {
         let middle = low.midpoint(high);
         if half_width(reach, spread, seen, middle) <= resolve.ln_1p() {
@@ -151,6 +271,7 @@ pub fn allocate(needs: &[Need], budget_s: Option<f64>) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Throughput;
     use proptest::prelude::*;
 
     const SPREAD: Spread = Spread {
@@ -168,10 +289,62 @@ mod tests {
         let reach = Reach::new(4);
         let rounds = |resolve| rounds_to_resolve(&reach, SPREAD, 3, resolve);
         assert_eq!(rounds(1.0), 3);
-        assert_eq!(rounds(0.0001), MOST_ROUNDS);
+        assert!(rounds(0.001) > 500, "{}", rounds(0.001));
         let found = rounds(0.02);
         assert!(half_width(&reach, SPREAD, 3, found) <= 0.02f64.ln_1p());
         assert!(half_width(&reach, SPREAD, 3, found - 1) > 0.02f64.ln_1p());
+    }
+
+    /// A level of three cells and a duplicate of the first after two rounds, whose visits vary by `noise`.
+    fn level(slowness: [f64; 3], noise: f64, most: u64) -> Level {
+        let ticks = [[1.0, -1.0], [-1.0, 1.0], [0.5, -0.5], [-0.5, 0.5]];
+        let behind = [slowness[0], slowness[1], slowness[2], slowness[0]];
+        let visits = behind.iter().zip(ticks).map(|(behind, ticks)| {
+            let visit = |(round, tick): (u64, f64)| {
+                let time = 1e12 * (behind + noise * tick).exp();
+                (round, Throughput::new(1_000_000_000_000, time as u64))
+            };
+            (1..).zip(ticks).map(visit).collect::<Vec<_>>()
+        });
+        Level {
+            layout: Layout::new(visits),
+            compared: 3,
+            active: vec![0, 1, 2],
+            duplicated: vec![0],
+            round_s: 1.0,
+            most,
+        }
+    }
+
+    #[test]
+    fn rounds_are_spent_on_what_they_may_settle() {
+        let rules = Rules {
+            error: LOOK_ERROR,
+            noise: Some(0.0),
+            relevant: 0.01,
+        };
+        for (slowness, noise, most, active, futile) in [
+            // Nothing near can be told apart in four rounds; what is far behind can.
+            ([0.0, 0.02, 0.6], 0.05, 4, vec![0, 2], vec![1]),
+            // The duplicated cell goes on beside the two that matter.
+            ([0.02, 0.0, 0.6], 0.05, 4, vec![0, 1, 2], vec![]),
+            ([0.0, 0.02, 0.01], 0.05, 4, vec![], vec![0, 1, 2]),
+            // With enough rounds all is resolved.
+            ([0.0, 0.02, 0.01], 0.005, 20, vec![0, 1, 2], vec![]),
+            // No more rounds.
+            ([0.0, 0.02, 0.6], 0.05, 2, vec![], vec![0, 1, 2]),
+        ] {
+            let found = level(slowness, noise, most).outlook(2, 0.01, &rules);
+            assert_eq!(
+                (found.active, found.futile),
+                (active, futile),
+                "{slowness:?}"
+            );
+            assert!(found.beaten.is_empty());
+        }
+        let resolved = level([0.0, 0.02, 0.6], 1e-5, 4).outlook(2, 0.01, &rules);
+        assert_eq!((resolved.wanted, resolved.active.len()), (2, 0));
+        assert!(resolved.futile.is_empty());
     }
 
     #[test]

@@ -102,6 +102,7 @@ impl Deciding<'_> {
         }
     }
 
+    /// Gas levels that the round just made visited.
     fn standings(&self, last: &HashSet<String>) -> Vec<Standing> {
         let outcome = self.outcome;
         let noise = compare(outcome, &summarize(outcome)).noise_floor.relative;
@@ -111,33 +112,59 @@ impl Deciding<'_> {
             relevant: outcome.plan.settings.relevant,
         };
         let loads = outcome.plan.loads().into_iter();
-        loads
-            .map(|load| {
-                let cells = outcome.plan.cells.iter().filter(|cell| load.is_of(cell));
-                let ids: Vec<String> = cells.map(|cell| cell.id.clone()).collect();
-                let visited = |index: &usize| {
-                    // A cell that never gave a number is not worth another round.
-                    last.contains(&ids[*index]) && outcome.passes.contains_key(&ids[*index])
-                };
-                let active: Vec<usize> = (0..ids.len()).filter(visited).collect();
-                let state = rounds::Level {
-                    layout: layout_of(outcome, &load),
-                    compared: ids.len(),
-                    round_s: self.round_s(&load, &active, &ids),
-                    active,
-                };
-                let outlook = match active_pilot(self.round, &state) {
-                    Some(outlook) => outlook,
-                    None => state.outlook(self.round, self.adaptive.resolve, &rules),
-                };
-                Standing {
-                    load,
-                    ids,
-                    level: state,
-                    outlook,
-                }
-            })
-            .collect()
+        let mut levels: Vec<(Load, Vec<String>, rounds::Level)> = loads
+            .map(|load| self.level_of(load, last))
+            .filter(|(_, _, level)| !level.active.is_empty())
+            .collect();
+        let round_s = levels.iter().map(|(_, _, level)| level.round_s).sum();
+        let most = self.most(round_s);
+        for (_, _, level) in &mut levels {
+            level.most = most;
+        }
+        let standing = |(load, ids, level): (Load, Vec<String>, rounds::Level)| Standing {
+            outlook: match active_pilot(self.round, &level) {
+                Some(outlook) => outlook,
+                None => level.outlook(self.round, self.adaptive.resolve, &rules),
+            },
+            load,
+            ids,
+            level,
+        };
+        levels.into_iter().map(standing).collect()
+    }
+
+    /// What is known of a level, the rounds it may get left open.
+    fn level_of(&self, load: Load, last: &HashSet<String>) -> (Load, Vec<String>, rounds::Level) {
+        let outcome = self.outcome;
+        let plan = &outcome.plan;
+        let cells = plan.cells.iter().filter(|cell| load.is_of(cell));
+        let ids: Vec<String> = cells.map(|cell| cell.id.clone()).collect();
+        let visited = |index: &usize| {
+            // A cell that never gave a number is not worth another round.
+            last.contains(&ids[*index]) && outcome.passes.contains_key(&ids[*index])
+        };
+        let has_twin = |index: &usize| {
+            let mut duplicates = plan.duplicates.iter();
+            duplicates.any(|twin| twin.duplicate_of.as_ref() == Some(&ids[*index]))
+        };
+        let active: Vec<usize> = (0..ids.len()).filter(visited).collect();
+        let level = rounds::Level {
+            layout: layout_of(outcome, &load),
+            compared: ids.len(),
+            duplicated: (0..ids.len()).filter(has_twin).collect(),
+            round_s: self.round_s(&load, &active, &ids),
+            active,
+            most: plan.settings.rounds,
+        };
+        (load, ids, level)
+    }
+
+    /// Rounds in all that every level may get, when a round of all costs so much.
+    fn most(&self, round_s: f64) -> u64 {
+        let most = self.outcome.plan.settings.rounds;
+        let affordable = |left_s: f64| self.round + (left_s / round_s.max(1e-9)) as u64;
+        self.left_s()
+            .map_or(most, |left_s| most.min(affordable(left_s)))
     }
 
     /// What one more round of a level costs: what its visits cost until now.
@@ -189,20 +216,14 @@ impl Deciding<'_> {
                 .map(|index| standing.ids[*index].clone())
                 .collect()
         };
-        let left: Vec<usize> = standing
-            .level
-            .active
-            .iter()
-            .copied()
-            .filter(|index| !outlook.active.contains(index))
-            .collect();
         LevelDecision {
             load: standing.load.clone(),
             resolved: outlook.half,
             wanted_rounds: outlook.wanted,
             given_rounds: given,
             round_s: standing.level.round_s,
-            settled: names(&left),
+            settled: names(&outlook.beaten),
+            futile: names(&outlook.futile),
         }
     }
 }
@@ -211,6 +232,8 @@ impl Deciding<'_> {
 fn active_pilot(round: u64, level: &rounds::Level) -> Option<Outlook> {
     (round < PILOT_ROUNDS).then(|| Outlook {
         active: level.active.clone(),
+        beaten: Vec::new(),
+        futile: Vec::new(),
         wanted: PILOT_ROUNDS,
         half: None,
     })

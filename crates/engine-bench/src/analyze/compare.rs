@@ -1,8 +1,8 @@
 //! Which cells of a gas level differ, by how much, and which are best.
 //!
 //! Invariant: cells are compared over the rounds that both have, all pairs of a level at once, and
-//! never across levels. With one round no noise is known, so a pair then is either inert, which the
-//! engine's counts prove, or undecided.
+//! never across levels. With fewer than two common rounds no noise is known, and with fewer than three no
+//! difference is named: a pair then is either inert, which the engine's counts prove, or undecided.
 
 use super::{
     outcome::Outcome,
@@ -39,9 +39,9 @@ pub struct Comparison {
     pub b: String,
     /// Execution throughput of `a` over that of `b`.
     pub ratio: Estimate,
-    /// `faster`, `slower`, `no difference` or `inert`, said of `a`; `None` with one round.
+    /// `faster`, `slower`, `no difference` or `inert`, said of `a`; `None` with too few rounds.
     pub verdict: Option<&'static str>,
-    /// `relevant`, `irrelevant` or `open`; `None` with one round.
+    /// `relevant`, `irrelevant` or `open`; `None` without a verdict.
     pub relevance: Option<&'static str>,
     /// The interval by resampling rounds and blocks; `None` with one round.
     pub bootstrap: Option<(f64, f64)>,

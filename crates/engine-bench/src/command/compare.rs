@@ -95,7 +95,7 @@ fn judge(between: &analyze::Between, part: f64) -> Result<ExitCode> {
     }
     if between.cells.iter().any(|cell| cell.verdict.is_none()) {
         eprintln!(
-            "error: one round tells no regression from noise; measure both with --rounds 3 or more"
+            "error: so few rounds tell no regression from noise; measure both with --rounds 3 or more"
         );
         return Ok(ExitCode::from(EXIT_NOTHING_MEASURED));
     }

@@ -159,14 +159,17 @@ pub struct LevelDecision {
     pub load: crate::plan::Load,
     /// Relative half width of its intervals; `None` while unknown.
     pub resolved: Option<f64>,
-    /// Rounds in all that the wanted resolution takes.
+    /// Rounds in all that the wanted resolution takes, whether they are granted or not.
     pub wanted_rounds: u64,
-    /// Further rounds that the budget allows.
+    /// Further rounds that it may get.
     pub given_rounds: u64,
     /// What a round of it costs, in seconds.
     pub round_s: f64,
     /// Ids of cells that leave because they are clearly beaten.
     pub settled: Vec<String>,
+    /// Ids of cells that stop although their place is open: the rounds left would hardly settle it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub futile: Vec<String>,
 }
 
 /// What a visit spent its time on, in seconds.

@@ -49,7 +49,7 @@ fn row(cell: &CellDifference, between: &Between) -> Vec<String> {
     };
     let interval = match (cell.low, cell.high) {
         (Some(low), Some(high)) => format!("{} to {}", percent(low), percent(high)),
-        _ => "one round: none".to_owned(),
+        _ => "too few rounds: none".to_owned(),
     };
     let verdict = cell
         .verdict

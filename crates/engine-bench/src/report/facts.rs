@@ -77,6 +77,7 @@ pub(super) fn decisions(report: &Report) -> Grid {
                 level.wanted_rounds.to_string(),
                 level.given_rounds.to_string(),
                 level.settled.join(", "),
+                level.futile.join(", "),
             ]
         })
     });
@@ -86,7 +87,8 @@ pub(super) fn decisions(report: &Report) -> Grid {
         "resolved to",
         "rounds wanted",
         "rounds to come",
-        "cells that left",
+        "clearly beaten",
+        "stopped undecided",
     ];
     grid(header, rows)
 }

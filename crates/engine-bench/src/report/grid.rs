@@ -3,7 +3,7 @@
 //! Invariant: the same rows feed the terminal and the Markdown report, so they cannot disagree.
 
 use super::{
-    judged::{LevelReport, RankReport, RatioReport},
+    judged::{LevelReport, RankReport, RatioReport, VersusReport},
     model::{CellReport, Report},
 };
 use crate::{
@@ -221,7 +221,7 @@ pub(super) fn engines(report: &Report) -> Grid {
     let undecided = report
         .undecided
         .iter()
-        .map(|pair| (&pair.a, &pair.b, &pair.ratio, "one round: undecided"));
+        .map(|pair| (&pair.a, &pair.b, &pair.ratio, "not enough rounds"));
     let cell = |id: &str| report.cells.iter().find(|cell| cell.id == id);
     let rows = decided
         .chain(undecided)
@@ -311,7 +311,8 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
     if report.configuration.alternate {
         notes.push(ALTERNATED.to_owned());
     }
-    notes.extend(report.levels.iter().filter_map(best_line));
+    let best = report.levels.iter();
+    notes.extend(best.filter_map(|level| best_line(report, level)));
     notes.extend(
         report
             .warnings
@@ -321,8 +322,14 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
     notes
 }
 
+/// Whether two cells have too few rounds in common for a verdict.
+pub(super) fn is_undecided(report: &Report, one: &str, other: &str) -> bool {
+    let mut pairs = report.undecided.iter();
+    pairs.any(|pair| (pair.a == one && pair.b == other) || (pair.a == other && pair.b == one))
+}
+
 /// The best set of a level as a line; nothing with one round.
-fn best_line(level: &LevelReport) -> Option<String> {
+fn best_line(report: &Report, level: &LevelReport) -> Option<String> {
     level.visit_noise?;
     let cells = level.versus_best.len() + 1;
     if cells < 2 {
@@ -334,11 +341,17 @@ fn best_line(level: &LevelReport) -> Option<String> {
         .filter(|versus| !level.best.contains(&versus.cell))
         .filter_map(|versus| versus.ratio.high)
         .collect();
+    let top = level.best.first()?;
+    let undecided = |versus: &VersusReport| is_undecided(report, top, &versus.cell);
     let rest = match slower.iter().copied().reduce(f64::max) {
-        Some(nearest) => format!(
+        Some(nearest) if nearest < 1.0 => format!(
             "; the others are slower by at least {:.1} %",
             100.0 * (1.0 - nearest)
         ),
+        Some(_) => "; the others are slower than one of them".to_owned(),
+        None if level.versus_best.iter().any(undecided) => {
+            "; not enough rounds to tell cells apart".to_owned()
+        }
         None => "; no cell is told apart from another".to_owned(),
     };
     let named = level.best.len().min(MOST_NAMED);
@@ -364,10 +377,12 @@ pub(super) fn versus(report: &Report) -> Grid {
             } else {
                 "slower"
             };
-            let word = if level.visit_noise.is_some() {
-                among
-            } else {
+            let word = if level.visit_noise.is_none() {
                 "undecided"
+            } else if is_undecided(report, &top, &versus.cell) {
+                "not enough rounds"
+            } else {
+                among
             };
             let percent = |ratio: f64| format!("{:+.2} %", 100.0 * (ratio - 1.0));
             let interval = match (versus.ratio.low, versus.ratio.high) {

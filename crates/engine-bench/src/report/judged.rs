@@ -111,7 +111,7 @@ pub struct IntervalReport {
     pub high: f64,
 }
 
-/// Two cells without a verdict.
+/// Two cells that have too few rounds in common for a verdict.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UndecidedReport {
     /// Id of the first cell.

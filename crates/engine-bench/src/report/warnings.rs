@@ -101,22 +101,26 @@ fn unresolved(report: &Report) -> Vec<String> {
         return Vec::new();
     };
     let reached = |level: &LevelReport| {
-        let decisions = adaptive.decisions.iter().rev();
-        let levels = decisions.flat_map(|decision| &decision.levels);
-        let mut of_level = levels.filter(|found| found.load == level.load);
-        of_level.next().cloned()
+        adaptive.decisions.iter().rev().find_map(|decision| {
+            let mut levels = decision.levels.iter();
+            let found = levels.find(|found| found.load == level.load)?;
+            Some((decision.after_round, found))
+        })
     };
     let mut warnings = Vec::new();
     for level in &report.levels {
         match reached(level) {
-            Some(found) if level.best.len() > 1 && found.given_rounds == 0 => {
+            Some((round, found)) if level.best.len() > 1 && found.given_rounds == 0 => {
                 let half = found.resolved.filter(|half| *half > adaptive.resolve);
+                let more = found.wanted_rounds.saturating_sub(round);
                 warnings.extend(half.map(|half| {
                     format!(
-                        "{}: resolved to {:.2} %, not to the {:.2} % asked for; give a longer --budget",
+                        "{}: resolved to {:.2} %, not to the {:.2} % asked for, which takes {more} more \
+                         rounds ({:.0} min) where visits vary as they did; give a longer --budget",
                         level.load,
                         100.0 * half,
-                        100.0 * adaptive.resolve
+                        100.0 * adaptive.resolve,
+                        (more as f64 * found.round_s / 60.0).ceil()
                     )
                 }));
             }

@@ -212,5 +212,11 @@ fn describe(round: u64, level: &LevelDecision, adaptive: &Adaptive) -> String {
     if !level.settled.is_empty() {
         text.push_str(&format!("; clearly beaten: {}", level.settled.join(", ")));
     }
+    if !level.futile.is_empty() {
+        let futile = level.futile.join(", ");
+        text.push_str(&format!(
+            "; open, but not to be settled within reach: {futile}"
+        ));
+    }
     text
 }

@@ -83,7 +83,11 @@ fn intervals(report: &Report, level: &LevelReport) -> Option<Figure> {
         let Some(versus) = others.find(|versus| versus.cell == cell.id) else {
             continue;
         };
-        let (low, high) = (percent(versus.ratio.low?), percent(versus.ratio.high?));
+        // A cell of a round that was cut short has no interval.
+        let Some((low, high)) = versus.ratio.low.zip(versus.ratio.high) else {
+            continue;
+        };
+        let (low, high) = (percent(low), percent(high));
         let best = level.best.contains(&versus.cell);
         shapes.extend(interval(
             &versus.cell,

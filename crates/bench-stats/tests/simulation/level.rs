@@ -1,0 +1,172 @@
+//! A simulated gas level: visits with the noise of small machines.
+//!
+//! A simulated pass replays blocks of unequal cost. Its noise is that of small machines: a restart
+//! moves all blocks of a visit by 0.75 %, a round moves all its visits by 2 %, and block times carry
+//! correlated noise of 3 % with a coefficient of 0.4 between neighbours: 1 % a visit, all in all. A machine
+//! can be worse than that: it wanders or drifts from visit to visit, some visits are disturbed, and
+//! restarts differ with heavy tails.
+//!
+//! Invariant: a seed determines every visit.
+
+use bench_stats::{Layout, Rules, SplitMix, Throughput, Verdict, compare_all, noise_of_duplicates};
+
+pub(crate) const SWEEPS: u64 = 200;
+const BLOCKS: usize = 50;
+const RESTART: f64 = 0.0075;
+const DRIFT: f64 = 0.02;
+const BLOCK: f64 = 0.03;
+const CORRELATION: f64 = 0.4;
+/// How much slower a disturbed visit is, at least and at most.
+const DISTURBED: (f64, f64) = (0.05, 0.05);
+/// Variance of Student's t with three degrees of freedom.
+const T3_VARIANCE: f64 = 3.0;
+
+/// One gas level of a simulated sweep. The last cell duplicates the first.
+pub(crate) struct Level {
+    /// Relative slowness of each cell, 1.03 being 3 % slower.
+    pub(crate) slowness: Vec<f64>,
+    /// Noise of restarts and blocks, relative to the usual one.
+    pub(crate) noise: f64,
+    /// Noise of each cell's restarts, relative to that.
+    pub(crate) restless: Vec<f64>,
+    /// Whether restarts differ as Student's t with three degrees of freedom does, at the same variance.
+    pub(crate) heavy_tails: bool,
+    costs: Vec<f64>,
+    /// How far the machine wanders from one visit to the next, relative, and how far it has come.
+    pub(crate) wander: f64,
+    wandered: f64,
+    /// How much slower each visit is than the one before it.
+    pub(crate) drift: f64,
+    /// Part of the visits that are disturbed, for the whole visit.
+    pub(crate) disturbed: f64,
+    /// How much slower such a visit is, at least and at most.
+    pub(crate) disturbance: (f64, f64),
+    random: SplitMix,
+}
+
+impl Level {
+    pub(crate) fn new(seed: u64, slowness: &[f64]) -> Self {
+        let mut random = SplitMix::new(seed);
+        let costs = (0..BLOCKS).map(|_| (0.2 * random.normal()).exp()).collect();
+        let mut slowness = slowness.to_vec();
+        slowness.push(slowness[0]);
+        Self {
+            noise: 1.0,
+            heavy_tails: false,
+            restless: vec![1.0; slowness.len()],
+            slowness,
+            costs,
+            wander: 0.0,
+            wandered: 0.0,
+            drift: 0.0,
+            disturbed: 0.0,
+            disturbance: DISTURBED,
+            random,
+        }
+    }
+
+    pub(crate) fn compared(&self) -> usize {
+        self.slowness.len() - 1
+    }
+
+    /// One round: gas and nanoseconds of every block of every cell, visited in random order.
+    pub(crate) fn round(&mut self) -> Vec<Vec<(u64, u64)>> {
+        self.cut_round(usize::MAX)
+    }
+
+    /// The first visits of a round; the other cells have no blocks.
+    pub(crate) fn cut_round(&mut self, visited: usize) -> Vec<Vec<(u64, u64)>> {
+        let drift = DRIFT * self.random.normal();
+        let mut visits = vec![Vec::new(); self.slowness.len()];
+        let mut order: Vec<usize> = (0..visits.len()).collect();
+        self.random.shuffle(&mut order);
+        for cell in order.into_iter().take(visited) {
+            self.wandered += self.drift + self.wander * self.random.normal();
+            let machine = drift + self.wandered + self.disturbance();
+            visits[cell] = self.visit(cell, machine);
+        }
+        visits
+    }
+
+    /// What disturbs a visit; nothing, mostly.
+    fn disturbance(&mut self) -> f64 {
+        if self.random.unit() >= self.disturbed {
+            return 0.0;
+        }
+        let (least, most) = self.disturbance;
+        least + (most - least) * self.random.unit()
+    }
+
+    /// What a restart adds, in standard deviations.
+    fn restart(&mut self) -> f64 {
+        let normal = self.random.normal();
+        if !self.heavy_tails {
+            return normal;
+        }
+        let squares: f64 = (0..3).map(|_| self.random.normal().powi(2)).sum();
+        normal / (squares / 3.0).sqrt() / T3_VARIANCE.sqrt()
+    }
+
+    /// One visit while everything is slower by this part.
+    fn visit(&mut self, cell: usize, machine: f64) -> Vec<(u64, u64)> {
+        let slowness = self.slowness[cell];
+        let visit = machine + self.noise * self.restless[cell] * RESTART * self.restart();
+        let step = self.noise * BLOCK * (1.0 - CORRELATION * CORRELATION).sqrt();
+        let mut noise = 0.0;
+        let random = &mut self.random;
+        let block = |cost: &f64| {
+            noise = CORRELATION * noise + step * random.normal();
+            let time = 10e6 * cost * slowness * (visit + noise).exp();
+            (10_000_000, time as u64)
+        };
+        self.costs.iter().map(block).collect()
+    }
+}
+
+pub(crate) fn throughput(blocks: &[(u64, u64)]) -> Throughput {
+    blocks
+        .iter()
+        .map(|(gas, time)| Throughput::new(*gas, *time))
+        .sum()
+}
+
+/// Visits of a level by cell.
+pub(crate) type Visits = Vec<Vec<(u64, Throughput)>>;
+
+pub(crate) fn visit(level: &mut Level, rounds: u64) -> Visits {
+    let mut visits = vec![Vec::new(); level.slowness.len()];
+    for round in 1..=rounds {
+        for (cell, blocks) in visits.iter_mut().zip(level.round()) {
+            cell.push((round, throughput(&blocks)));
+        }
+    }
+    visits
+}
+
+pub(crate) fn noise(levels: &[Layout]) -> Option<f64> {
+    let pairs: Vec<Vec<f64>> = levels
+        .iter()
+        .map(|level| level.differences(0, level.cells() - 1))
+        .collect();
+    noise_of_duplicates(&pairs)
+}
+
+pub(crate) fn rules(noise: Option<f64>, error: f64) -> Rules {
+    Rules {
+        error,
+        noise,
+        relevant: 0.01,
+    }
+}
+
+/// Whether a sweep of the levels names any difference.
+pub(crate) fn names_a_difference(levels: &[Layout], error: f64) -> bool {
+    let noise = noise(levels);
+    levels.iter().any(|level| {
+        let compared = compare_all(level, level.cells() - 1, &rules(noise, error));
+        let verdicts = compared.pairs.iter().map(|pair| pair.verdict);
+        verdicts
+            .flatten()
+            .any(|verdict| verdict != Verdict::NoDifference)
+    })
+}
