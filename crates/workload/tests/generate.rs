@@ -41,6 +41,8 @@ struct Fake {
     chain_id: u64,
     holds_state: bool,
     status: &'static str,
+    /// It calls every payload INVALID from this block on.
+    invalid_from: u64,
     /// The numbers of transactions it was asked to build with.
     builds: Arc<Mutex<Vec<usize>>>,
     /// Number of the last block built.
@@ -56,6 +58,7 @@ impl Fake {
             chain_id: 1337,
             holds_state: true,
             status: "VALID",
+            invalid_from: u64::MAX,
             builds: Arc::default(),
             number: Arc::default(),
         }
@@ -109,7 +112,9 @@ impl Fake {
     }
 
     fn payload_status(&self) -> Value {
-        json!({ "status": self.status, "latestValidHash": null, "validationError": "no reason" })
+        let invalid = *self.number.lock().unwrap() + 1 >= self.invalid_from;
+        let status = if invalid { "INVALID" } else { self.status };
+        json!({ "status": status, "latestValidHash": null, "validationError": "no reason" })
     }
 
     fn build(&self, params: &Value) -> Result<Value, i64> {
@@ -321,6 +326,20 @@ fn everything_that_goes_wrong_is_told() {
             "{error:?} should begin {expected:?}"
         );
     }
+}
+
+#[test]
+fn what_was_finished_before_a_failure_is_a_whole_list() {
+    let (whole, part) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let fake = Fake {
+        invalid_from: 3,
+        ..Fake::new()
+    };
+    let error = run(&fake, CONFIG, part.path()).unwrap_err();
+    assert!(error.contains("its own block 3 with INVALID"), "{error}");
+    let kept = verify_manifest(part.path()).unwrap();
+    let all = run(&Fake::new(), CONFIG, whole.path()).unwrap();
+    assert_eq!(kept.blocks, all.blocks[..2]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Trials of the sweep itself: does it name differences where there are none, does it find one of a
-//! known size, and how long does an answer take beside a fixed procedure of one pass a cell?
+//! known size, and how long does an answer take beside fixed procedures of one pass a cell?
 //!
 //! They take minutes to hours and their figures go to `docs/record`. No test runs them.
 
@@ -42,6 +42,13 @@ pub(crate) enum Trial {
         /// Let the cells of the sweep take turns.
         #[arg(long)]
         alternate: bool,
+        /// Payloads of a pass, for every level, of the sweep and of the fixed procedure beside it.
+        #[arg(long)]
+        count: Option<u64>,
+        /// Payloads of a pass of one more fixed procedure, a number for each level; the study that the
+        /// procedure is of replayed 345 of 10M and 62 of 40M.
+        #[arg(long, value_delimiter = ',', default_values_t = [345, 62])]
+        study_counts: Vec<u64>,
         /// New folder for what is measured.
         #[arg(long)]
         out: PathBuf,
@@ -85,8 +92,24 @@ pub(crate) fn start(root: &Path, trial: &Trial) -> Result<()> {
             chunks,
             gas,
             alternate,
+            count,
+            study_counts,
             out,
-        } => decision(&programs, (chunks, gas), *alternate, out),
+        } => {
+            let levels: Vec<&str> = gas.split(',').collect();
+            if levels.len() != study_counts.len() {
+                bail!("--study-counts needs a number for each level of --gas {gas}");
+            }
+            let decision = Decision {
+                programs: &programs,
+                chunks,
+                levels,
+                alternate: *alternate,
+                count: *count,
+                out,
+            };
+            decision.run(study_counts)
+        }
     }
 }
 
@@ -141,57 +164,107 @@ const WAIT_AFTER_PAYLOAD: &str = "400ms";
 /// Longest time an engine may take to open its port.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The same payloads on the same state, made before both clocks start.
-fn decision(
-    programs: &Path,
-    (chunks, gas): (&str, &str),
+/// A sweep and fixed procedures over the same cells.
+struct Decision<'a> {
+    programs: &'a Path,
+    chunks: &'a str,
+    levels: Vec<&'a str>,
     alternate: bool,
-    out: &Path,
-) -> Result<()> {
-    make_new(out)?;
-    let program = |verb: &str| {
-        let mut command = Command::new(programs.join("engine-bench"));
+    count: Option<u64>,
+    out: &'a Path,
+}
+
+impl Decision<'_> {
+    /// States and payloads are made before any clock starts.
+    fn run(&self, study_counts: &[u64]) -> Result<()> {
+        make_new(self.out)?;
+        let datadir = self.out.join("datadir");
+        run(self.program("init").arg("--datadir").arg(&datadir))?;
+        let same = self.generate("payloads", &vec![self.count; self.levels.len()])?;
+        let study: Vec<Option<u64>> = study_counts.iter().copied().map(Some).collect();
+        let study = self.generate("study", &study)?;
+        let (sweep_s, voided_s) = self.sweep()?;
+        let same_s = self.fixed(&datadir, &same)?;
+        let study_s = self.fixed(&datadir, &study)?;
+        println!("adaptive sweep: {sweep_s:.0} s, {voided_s:.0} s of them for void visits");
+        for (what, fixed_s) in [
+            ("the same payloads", same_s),
+            ("the payloads of the study", study_s),
+        ] {
+            println!(
+                "one discarded and one counted pass per cell with fixed waits, {what}: {fixed_s:.0} s; the \
+                 sweep takes {:.2} of it",
+                sweep_s / fixed_s
+            );
+        }
+        Ok(())
+    }
+
+    fn program(&self, verb: &str) -> Command {
+        let mut command = Command::new(self.programs.join("engine-bench"));
         command.arg(verb);
         command
-    };
-    let (cache, results) = (out.join("cache"), out.join("sweep"));
-    let (datadir, payloads) = (out.join("datadir"), out.join("payloads"));
-    run(program("init").arg("--datadir").arg(&datadir))?;
-    run(program("generate")
-        .args(["--gas", gas, "--cache-dir"])
-        .arg(&cache)
-        .arg("--out")
-        .arg(&payloads))?;
-    let begun = Instant::now();
-    run(program("sweep")
-        .args(alternation(alternate))
-        .args(["--chunks", chunks, "--gas", gas, "--cache-dir"])
-        .arg(&cache)
-        .arg("--out")
-        .arg(&results))?;
-    let adaptive_s = begun.elapsed().as_secs_f64();
-    let begun = Instant::now();
-    for chunk in chunks.split(',') {
-        for level in gas.split(',') {
-            let pass = FixedPass {
-                programs,
-                datadir: &datadir,
-                payloads: &payloads.join(level),
-                out,
-            };
-            // One to be discarded and one to be counted.
-            pass.run(chunk)?;
-            pass.run(chunk)?;
+    }
+
+    /// Makes payloads of every level, as many as a sweep would where no count is given; gives their folder.
+    fn generate(&self, name: &str, counts: &[Option<u64>]) -> Result<PathBuf> {
+        let folder = self.out.join(name);
+        for (level, count) in self.levels.iter().zip(counts) {
+            let mut command = self.program("generate");
+            command.args(["--gas", level, "--cache-dir"]);
+            command
+                .arg(self.out.join("cache"))
+                .arg("--out")
+                .arg(&folder);
+            command.args(
+                count
+                    .iter()
+                    .flat_map(|count| ["--count".to_owned(), count.to_string()]),
+            );
+            run(&mut command)?;
         }
+        Ok(folder)
     }
-    let fixed_s = begun.elapsed().as_secs_f64();
-    for level in report(&results)?["levels"].as_array().into_iter().flatten() {
-        println!("best at {} gas: {}", level["gas"], level["best"]);
+
+    /// Sweeps until there is a best set for every level; gives the seconds that it and its void visits took.
+    fn sweep(&self) -> Result<(f64, f64)> {
+        let results = self.out.join("sweep");
+        let begun = Instant::now();
+        let mut command = self.program("sweep");
+        command.args(alternation(self.alternate));
+        command.args(["--chunks", self.chunks, "--gas", &self.levels.join(",")]);
+        command.arg("--cache-dir").arg(self.out.join("cache"));
+        command.args(
+            self.count
+                .iter()
+                .flat_map(|count| ["--count".to_owned(), count.to_string()]),
+        );
+        run(command.arg("--out").arg(&results))?;
+        let took_s = begun.elapsed().as_secs_f64();
+        let report = report(&results)?;
+        for level in report["levels"].as_array().into_iter().flatten() {
+            println!("best at {} gas: {}", level["gas"], level["best"]);
+        }
+        Ok((took_s, report["time_s"]["voided"].as_f64().unwrap_or(0.0)))
     }
-    println!("adaptive sweep: {adaptive_s:.0} s");
-    println!("one discarded and one counted pass per cell, with fixed waits: {fixed_s:.0} s");
-    println!("ratio: {:.2}", adaptive_s / fixed_s);
-    Ok(())
+
+    /// The seconds that a discarded and a counted pass of every cell take.
+    fn fixed(&self, datadir: &Path, payloads: &Path) -> Result<f64> {
+        let begun = Instant::now();
+        for chunk in self.chunks.split(',') {
+            for level in &self.levels {
+                let pass = FixedPass {
+                    programs: self.programs,
+                    datadir,
+                    payloads: &payloads.join(level),
+                    out: self.out,
+                };
+                pass.run(chunk)?;
+                pass.run(chunk)?;
+            }
+        }
+        Ok(begun.elapsed().as_secs_f64())
+    }
 }
 
 /// A pass of the procedure with fixed waits.

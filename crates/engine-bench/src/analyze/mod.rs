@@ -21,6 +21,7 @@ mod summary;
 mod work;
 
 pub use adaptive::{AdaptiveError, decide};
+pub(crate) use attribution::rounded;
 pub use attribution::{
     Attribution, Count, PHASE_KEYS, PassMetrics, Phase, attribute, metrics_sum, write_metrics,
 };

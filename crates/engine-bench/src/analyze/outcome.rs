@@ -286,10 +286,11 @@ fn edited(pass: &Path, visit: &str, facts: &PassFacts) -> Result<Vec<String>, Sa
     Ok(edited)
 }
 
-/// Whether the other files of every measured pass hold what its samples give.
+/// Whether the other files of every measured pass hold what its samples give, and void visits are as they were
+/// measured.
 ///
 /// # Errors
-/// When rows cannot be made.
+/// When the journal cannot be read or rows cannot be made.
 pub fn verify_passes(dir: &Path, outcome: &Outcome) -> Result<Vec<String>, AnalyzeError> {
     let mut findings = outcome.edited.clone();
     for (cell, rounds) in &outcome.passes {
@@ -300,6 +301,16 @@ pub fn verify_passes(dir: &Path, outcome: &Outcome) -> Result<Vec<String>, Analy
             };
             let pass = dir.join(VISITS_DIR).join(visit.id()).join(MEASURED_DIR);
             findings.extend(verify_pass(&pass, samples)?);
+        }
+    }
+    for record in journal::read(dir)? {
+        if let Event::VisitVoided { kept_in, facts, .. } = &record.event {
+            let pass = dir.join(VISITS_DIR).join(kept_in).join(MEASURED_DIR);
+            let name = format!("the void visit {kept_in}");
+            findings.extend(match pass.exists() {
+                true => edited(&pass, &name, &measured(facts))?,
+                false => vec![format!("the samples of {name} are missing")],
+            });
         }
     }
     findings.sort_unstable();

@@ -222,6 +222,11 @@ impl Building {
         self.temporary.path()
     }
 
+    /// Calls the folder something else, in the same place.
+    pub fn rename(&mut self, target: &Path) {
+        self.target = target.to_owned();
+    }
+
     /// Gives the folder its name, replacing what had it.
     ///
     /// # Errors

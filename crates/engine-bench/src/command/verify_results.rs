@@ -1,7 +1,7 @@
 //! `engine-bench verify-results DIR`: does everything published follow from what was measured?
 
 use crate::{
-    analyze,
+    analyze::{self, Ended},
     cli::{EXIT_FOUND, VerifyResultsArgs},
     report,
 };
@@ -15,9 +15,17 @@ pub(crate) fn verify_results(args: &VerifyResultsArgs) -> Result<ExitCode> {
     findings.extend(analyze::verify_passes(&args.dir, &outcome)?);
     if findings.is_empty() {
         let passes: usize = outcome.passes.values().map(|rounds| rounds.len()).sum();
-        super::print(&format!(
-            "every published number follows from the samples of {passes} passes\n"
-        ))?;
+        let mut text =
+            format!("every published number follows from the samples of {passes} passes\n");
+        let voided = outcome.made.iter();
+        let voided = voided.filter(|made| made.ended == Ended::Voided).count();
+        if voided > 0 {
+            text += &format!("{voided} void visits are as they were measured\n");
+        }
+        if !outcome.traces.is_empty() || !outcome.profiles.is_empty() {
+            text += "traces and profiles were kept without a sum: they are not covered\n";
+        }
+        super::print(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
     let text: Vec<String> = findings

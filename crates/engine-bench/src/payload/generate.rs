@@ -35,6 +35,16 @@ pub enum GenerateError {
     /// The engine could not build a block, or a file could not be written.
     #[error("failed to generate payloads: {0}")]
     Workload(#[from] workload::GenerateError),
+    /// The same after some payloads, which are in the cache now.
+    #[error(
+        "failed to generate payloads: {error}; the {kept} finished before it are kept in the cache: ask for --count {kept} or fewer"
+    )]
+    Partly {
+        /// Why it ended.
+        error: workload::GenerateError,
+        /// Payloads that were finished.
+        kept: u64,
+    },
 }
 
 impl Recipe {
@@ -94,7 +104,7 @@ impl Recipe {
     ) -> Result<PathBuf, GenerateError> {
         let (prefix, suffix) = self.name(level);
         let target = cache.payloads(&format!("{prefix}{}{suffix}", count(level)));
-        let building = Building::new(&target)?;
+        let mut building = Building::new(&target)?;
         let config = GenerateConfig {
             gas_target: level.gas.0,
             count: count(level),
@@ -106,8 +116,24 @@ impl Recipe {
             public: &mut node.public,
             engine: &mut node.auth,
         };
-        workload::generate(ports, &state, config, building.path(), &mut |_| on_block()).await?;
-        Ok(building.finish()?)
+        let mut finished = 0;
+        let mut on_progress = |progress: workload::Progress| {
+            finished = progress.blocks;
+            on_block();
+        };
+        let path = building.path().to_owned();
+        let made = workload::generate(ports, &state, config, &path, &mut on_progress).await;
+        match made {
+            Ok(_) => Ok(building.finish()?),
+            Err(error) if finished == 0 => Err(error.into()),
+            Err(error) => {
+                // How many follow does not change the first payloads: they are a list of their own.
+                building.rename(&cache.payloads(&format!("{prefix}{finished}{suffix}")));
+                building.finish()?;
+                let kept = finished;
+                Err(GenerateError::Partly { error, kept })
+            }
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
     grid::{Grid, NOTHING},
     model::Report,
 };
-use crate::analyze::Attribution;
+use crate::analyze::{Attribution, rounded};
 use serde::{Deserialize, Serialize};
 
 /// Changes of a phase below this part of a block's time are not worth a word.
@@ -74,7 +74,7 @@ fn change((a, of_a): Named<'_>, (b, of_b): Named<'_>) -> ChangeReport {
         .phases
         .iter()
         .map(|phase| {
-            let ms = phase.ms_per_block - in_b(&phase.key);
+            let ms = rounded(phase.ms_per_block - in_b(&phase.key));
             let key = phase.key.clone();
             (phase.label.as_str(), MovedReport { key, ms })
         })
@@ -90,7 +90,7 @@ fn change((a, of_a): Named<'_>, (b, of_b): Named<'_>) -> ChangeReport {
     ChangeReport {
         a: a.to_owned(),
         b: b.to_owned(),
-        total_ms: whole(of_a) - whole(of_b),
+        total_ms: rounded(whole(of_a) - whole(of_b)),
         moved: moved.into_iter().map(|(_, moved)| moved).collect(),
         text,
     }

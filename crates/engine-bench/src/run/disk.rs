@@ -16,11 +16,16 @@ pub(super) fn remark(mut error: StepError, datadir: &Path, out: &Path) -> StepEr
         (out, "give --out a folder on a larger disk"),
     ];
     for (dir, advice) in places {
-        if let Some(free) = free_bytes(dir).filter(|free| *free < SCARCE_BYTES) {
+        if let Some(free) = scarce_bytes(dir) {
             error.cause += &remark_text(dir, free, advice);
         }
     }
     error
+}
+
+/// Space left on the disk that holds `dir`, in bytes, when that is next to nothing.
+pub(super) fn scarce_bytes(dir: &Path) -> Option<u64> {
+    free_bytes(dir).filter(|free| *free < SCARCE_BYTES)
 }
 
 fn remark_text(dir: &Path, free_bytes: u64, advice: &str) -> String {

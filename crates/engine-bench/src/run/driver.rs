@@ -3,7 +3,7 @@
 //! Invariant: a visit that is not in the journal as finished counts for nothing.
 
 use super::{
-    Environment, Manifest, Prepared, Progress, Step, StepError,
+    Environment, Manifest, Prepared, Progress, Step, StepError, disk,
     group::{self, Made, Seat},
     patience::{self, Patience},
     repeat::{self, Repeats},
@@ -47,6 +47,20 @@ pub enum DriveError {
     /// The programs that it is to measure cannot be read.
     #[error("failed to begin the sweep: {0}")]
     Begin(#[from] StepError),
+    /// There is no room for further results: every further visit would fail as this one did.
+    #[error(
+        "failed to measure {visit}: {cause}; the disk of {dir} has {free_kib} KiB left: free some and go on with engine-bench sweep --resume {dir}"
+    )]
+    DiskFull {
+        /// The visit, which counts as not made.
+        visit: String,
+        /// How it failed.
+        cause: String,
+        /// The results folder.
+        dir: String,
+        /// What is left on its disk.
+        free_kib: u64,
+    },
     /// What it measured cannot be read back, so the next round cannot be decided.
     #[error("failed to decide about the next round: {0}")]
     Decide(#[from] AnalyzeError),
@@ -270,7 +284,7 @@ impl<'a> Driver<'a> {
         attempt: u64,
         left: Option<Duration>,
         journal: &mut Journal,
-    ) -> Result<Vec<Ended>, JournalError> {
+    ) -> Result<Vec<Ended>, DriveError> {
         let began = Instant::now();
         let seats = self.seats(group);
         for (index, visit) in group.iter().enumerate() {
@@ -312,11 +326,12 @@ impl<'a> Driver<'a> {
         made: Made,
         void_at: Option<u64>,
         journal: &mut Journal,
-    ) -> Result<Ended, JournalError> {
+    ) -> Result<Ended, DriveError> {
         let (id, times) = (visit.id(), made.times);
         let facts = match made.facts {
             Ok(facts) => facts,
             Err(error) => {
+                disk_has_room(self.options.out, &id, &error)?;
                 journal.write(Event::VisitFailed {
                     visit: id,
                     step: error.step.to_string(),
@@ -439,6 +454,20 @@ impl<'a> Driver<'a> {
     }
 }
 
+/// Whether a failure is the visit's own. One on a full disk is not recorded, so that a resumed sweep makes
+/// the visit again.
+fn disk_has_room(out: &Path, visit: &str, error: &StepError) -> Result<(), DriveError> {
+    match disk::scarce_bytes(out) {
+        None => Ok(()),
+        Some(free) => Err(DriveError::DiskFull {
+            visit: visit.to_owned(),
+            cause: error.to_string(),
+            dir: out.display().to_string(),
+            free_kib: free >> 10,
+        }),
+    }
+}
+
 /// How a visit ended, as a line.
 fn described(place: &str, ended: &Ended) -> String {
     let details = |found: &[Contamination]| {
@@ -470,4 +499,23 @@ fn payloads_to_send<'v>(plan: &Plan, visits: impl Iterator<Item = &'v Visit>) ->
         })
     };
     visits.filter_map(of_visit).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_ends_a_sweep_and_a_failure_elsewhere_does_not() {
+        let error = StepError::new(Step::Write, "no space left on device");
+        let here = tempfile::tempdir().unwrap();
+        assert!(disk_has_room(here.path(), "2-a", &error).is_ok());
+        // The file systems of /proc are never larger than nothing.
+        let ended = disk_has_room(Path::new("/proc/self"), "2-a", &error);
+        assert_eq!(
+            ended.unwrap_err().to_string(),
+            "failed to measure 2-a: write: no space left on device; the disk of /proc/self has 0 KiB left: \
+             free some and go on with engine-bench sweep --resume /proc/self"
+        );
+    }
 }

@@ -89,9 +89,11 @@ impl Engine {
                 self.metrics.after_answer(answered.elapsed());
             }
             Err(error) => {
-                self.metrics.payload_failed();
-                tracing::error!(target: "engine::tree", number, ?hash, %error, "Payload failed");
+                drop(span);
+                let reason = error.to_string();
                 let _ = answer.send(Err(error));
+                self.metrics.payload_failed();
+                tracing::error!(target: "engine::tree", number, ?hash, error = %reason, "Payload failed");
             }
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! As reth-bench's generate-big-block does, each block is built by `testing_buildBlockV1`, then
 //! executed by `engine_newPayload` and made the head, before the next one is planned. Invariant:
-//! what is written depends on base state, mix, seed and target alone, and a folder gets its
-//! manifest only when every block in it was VALID.
+//! what is written depends on base state, mix, seed and target alone, and a manifest lists only blocks
+//! that were VALID, each on the one before it.
 
 mod error;
 mod pack;
@@ -18,7 +18,7 @@ use crate::{
     mix::Planner,
 };
 use alloy_primitives::{B256, Bytes, U64};
-use engine_api::{EngineClient, client::parse};
+use engine_api::{EngineClient, PayloadFile, client::parse};
 pub use error::GenerateError;
 use pack::{Parent, Session};
 use serde::Deserialize;
@@ -67,7 +67,7 @@ pub struct Ports<'a> {
 /// bring it back first.
 ///
 /// # Errors
-/// See [`GenerateError`]. Payload files already written stay, without a manifest.
+/// See [`GenerateError`]. Payloads finished before it stay and have a manifest, as if so many had been asked for.
 pub async fn generate(
     mut ports: Ports<'_>,
     base: &BaseState,
@@ -103,19 +103,7 @@ pub async fn generate(
         },
         seen: SeenLeaves::default(),
     };
-    let mut blocks = Vec::new();
-    let mut gas_used = 0;
-    for done in 1..=config.count {
-        let block = session.block(out).await?;
-        gas_used += block.gas_used;
-        blocks.push(block);
-        progress(Progress {
-            blocks: done,
-            count: config.count,
-            gas_used,
-        });
-    }
-    let manifest = Manifest {
+    let mut manifest = Manifest {
         format: FORMAT.to_owned(),
         version: VERSION,
         seed: config.seed,
@@ -125,10 +113,36 @@ pub async fn generate(
         chain_id: CHAIN_ID,
         gas_target: config.gas_target,
         base_block,
-        blocks,
+        blocks: Vec::new(),
     };
+    let mut gas_used = 0;
+    for done in 1..=config.count {
+        let block = match session.block(out).await {
+            Ok(block) => block,
+            Err(error) => {
+                keep_finished(&manifest, out)?;
+                return Err(error);
+            }
+        };
+        gas_used += block.gas_used;
+        manifest.blocks.push(block);
+        progress(Progress {
+            blocks: done,
+            count: config.count,
+            gas_used,
+        });
+    }
     manifest.write(out)?;
     Ok(manifest)
+}
+
+/// Makes a whole folder of the blocks that were finished; nothing when there are none.
+fn keep_finished(manifest: &Manifest, out: &Path) -> Result<(), GenerateError> {
+    let finished = manifest.blocks.last().map(|block| block.number);
+    let Some(last) = finished else { return Ok(()) };
+    // The block that failed may have left a file.
+    fs::remove_file(out.join(PayloadFile::name(last + 1))).ok();
+    Ok(manifest.write(out)?)
 }
 
 fn prepare_folder(out: &Path) -> Result<(), GenerateError> {
