@@ -20,7 +20,7 @@
 use crate::{
     interval::mean,
     layout::{Layout, Spread},
-    pairs::{Reach, Rules, compare_all},
+    pairs::{FEWEST_ROUNDS, Reach, Rules, compare_all},
 };
 use statrs::distribution::{ContinuousCDF as _, Normal};
 
@@ -97,7 +97,10 @@ impl Level {
         };
         let wanted = match contenders.len() {
             0 | 1 => round,
-            _ => rounds_to_resolve(&prospect.reach, spread, round, resolve),
+            // However little visits vary, fewer rounds name no difference.
+            _ => {
+                rounds_to_resolve(&prospect.reach, spread, round, resolve).max(FEWEST_ROUNDS as u64)
+            }
         };
         let active = if wanted <= round || self.most <= round {
             Vec::new()
@@ -342,8 +345,9 @@ mod tests {
             );
             assert!(found.beaten.is_empty());
         }
+        // A third round is worth it where there is no noise: two name no difference.
         let resolved = level([0.0, 0.02, 0.6], 1e-5, 4).outlook(2, 0.01, &rules);
-        assert_eq!((resolved.wanted, resolved.active.len()), (2, 0));
+        assert_eq!((resolved.wanted, resolved.active.len()), (3, 3));
         assert!(resolved.futile.is_empty());
     }
 

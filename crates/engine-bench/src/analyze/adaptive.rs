@@ -194,7 +194,9 @@ impl Deciding<'_> {
                     0 => self.round,
                     _ => standing.outlook.wanted.min(most).max(self.round),
                 },
-                round_s: standing.level.round_s,
+                // As many as go on are paid for.
+                round_s: standing.level.round_s * standing.outlook.active.len() as f64
+                    / standing.level.active.len().max(1) as f64,
                 half: standing.outlook.half.unwrap_or(1.0),
             })
             .collect();

@@ -1,4 +1,4 @@
-//! When a pass counts as disturbed: the rule that docs/METHODOLOGY.md states.
+//! When a pass counts as disturbed: the rule that docs/decisions/0013-when-a-visit-is-void.md states.
 //!
 //! Invariant: a pure function of the readings, so that a journal can be judged again.
 
