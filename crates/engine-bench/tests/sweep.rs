@@ -280,8 +280,15 @@ fn every_cell_is_measured_and_can_be_recomputed_from_its_samples() {
         evidence[2].starts_with("jobs per block 1.0 "),
         "{evidence:?}"
     );
-    assert!(report.noise_floor.relative.is_some() && report.undecided.is_empty());
-    assert_eq!(report.comparisons.len(), 3);
+    assert!(report.noise_floor.relative.is_some());
+    // Two rounds may say that cells are not told apart, and no more.
+    let verdicts = report.comparisons.iter().map(|pair| pair.verdict.as_str());
+    assert!(
+        verdicts
+            .into_iter()
+            .all(|verdict| verdict == "no difference")
+    );
+    assert_eq!(report.comparisons.len() + report.undecided.len(), 3);
 }
 
 #[test]
@@ -506,7 +513,7 @@ fn an_adaptive_sweep_ends_when_it_has_resolved_what_it_was_asked_to() {
     let fixture = Fixture::new("ok");
     let report = fixture.sweep(&["--chunks", "15,60", "--resolve", "100000%"]);
     let adaptive = report.adaptive.as_ref().unwrap();
-    assert_eq!(adaptive.rounds, 3, "the pilot is enough");
+    assert_eq!(adaptive.rounds, 3, "as many as name a difference");
     let after: Vec<u64> = adaptive
         .decisions
         .iter()

@@ -398,7 +398,7 @@ mod tests {
         let [note] = &notes(&["--budget", "20s"])[..] else {
             panic!("one note")
         };
-        assert!(note.contains("3 rounds") && note.contains("the budget is 20 seconds"));
+        assert!(note.contains("2 rounds") && note.contains("the budget is 20 seconds"));
         assert!(notes(&["--budget", "60m"]).is_empty() && notes(&[]).is_empty());
         assert!(notes(&["--rounds", "3"]).is_empty());
     }
