@@ -102,17 +102,21 @@ impl Fake {
             "eth_getStorageAt" => filled,
             "eth_getTransactionCount" => json!("0x0"),
             "testing_buildBlockV1" => return self.build(params),
-            "engine_newPayloadV4" => self.payload_status(),
+            "engine_newPayloadV4" => {
+                let built = *self.number.lock().unwrap() + 1;
+                self.payload_status(built)
+            }
             "engine_forkchoiceUpdatedV3" => {
-                *self.number.lock().unwrap() += 1;
-                json!({ "payloadStatus": self.payload_status(), "payloadId": null })
+                let mut number = self.number.lock().unwrap();
+                *number += 1;
+                json!({ "payloadStatus": self.payload_status(*number), "payloadId": null })
             }
             _ => return Err(-32601),
         })
     }
 
-    fn payload_status(&self) -> Value {
-        let invalid = *self.number.lock().unwrap() + 1 >= self.invalid_from;
+    fn payload_status(&self, number: u64) -> Value {
+        let invalid = number >= self.invalid_from;
         let status = if invalid { "INVALID" } else { self.status };
         json!({ "status": status, "latestValidHash": null, "validationError": "no reason" })
     }
