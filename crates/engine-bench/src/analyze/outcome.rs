@@ -303,17 +303,32 @@ pub fn verify_passes(dir: &Path, outcome: &Outcome) -> Result<Vec<String>, Analy
             findings.extend(verify_pass(&pass, samples)?);
         }
     }
+    findings.extend(verify_void(dir)?);
+    findings.sort_unstable();
+    Ok(findings)
+}
+
+/// Void visits whose files are not as they were when they ended, a sentence each.
+fn verify_void(dir: &Path) -> Result<Vec<String>, AnalyzeError> {
+    let (mut findings, mut finished) = (Vec::new(), HashMap::new());
     for record in journal::read(dir)? {
-        if let Event::VisitVoided { kept_in, facts, .. } = &record.event {
-            let pass = dir.join(VISITS_DIR).join(kept_in).join(MEASURED_DIR);
-            let name = format!("the void visit {kept_in}");
-            findings.extend(match pass.exists() {
-                true => edited(&pass, &name, &measured(facts))?,
-                false => vec![format!("the samples of {name} are missing")],
-            });
+        let (kept_in, facts) = match record.event {
+            Event::VisitVoided { kept_in, facts, .. } => (kept_in, Some(facts)),
+            Event::VisitUndone { visit, kept_in } => (kept_in, finished.remove(&visit)),
+            Event::VisitFinished { visit, facts, .. } => {
+                finished.insert(visit, facts);
+                continue;
+            }
+            _ => continue,
+        };
+        let pass = dir.join(VISITS_DIR).join(&kept_in).join(MEASURED_DIR);
+        let name = format!("the void visit {kept_in}");
+        if !pass.exists() {
+            findings.push(format!("the samples of {name} are missing"));
+        } else if let Some(facts) = facts {
+            findings.extend(edited(&pass, &name, &measured(&facts))?);
         }
     }
-    findings.sort_unstable();
     Ok(findings)
 }
 
