@@ -475,4 +475,49 @@ mod tests {
         assert_eq!(split.other, 2.5);
         assert!((split.answering() - 6.0 / 8.5).abs() < 1e-12);
     }
+
+    #[test]
+    fn the_time_of_a_group_is_counted_once_and_shared_by_its_visits() {
+        let begun = |visit: &str, other: &str| Event::VisitStarted {
+            visit: visit.into(),
+            alternation: Some(Alternation {
+                with: vec![other.into()],
+                seat: 1,
+            }),
+        };
+        let finished = |visit: &str, measured_s| Event::VisitFinished {
+            visit: visit.into(),
+            times: VisitTimes {
+                measured_s,
+                ..Default::default()
+            },
+            facts: VisitFacts::default(),
+        };
+        let voided = |visit: &str| Event::VisitVoided {
+            visit: visit.into(),
+            attempt: 1,
+            kept_in: String::new(),
+            times: VisitTimes::default(),
+            facts: VisitFacts::default(),
+        };
+        let records = [
+            record(0.0, started()),
+            record(1.0, begun("1-a", "1-b")),
+            record(1.0, begun("1-b", "1-a")),
+            record(9.0, voided("1-a")),
+            record(9.0, voided("1-b")),
+            record(9.0, begun("1-a", "1-b")),
+            record(9.0, begun("1-b", "1-a")),
+            record(19.0, finished("1-b", 2.0)),
+            record(19.0, finished("1-a", 3.0)),
+            record(19.0, Event::SweepFinished),
+        ];
+        let split = time_split(&records);
+        assert_eq!(
+            (split.wall, split.voided, split.measured, split.other),
+            (19.0, 8.0, 5.0, 6.0)
+        );
+        let costs = visit_seconds(&records);
+        assert_eq!(costs, [("b".to_owned(), 5.0), ("a".to_owned(), 5.0)]);
+    }
 }
