@@ -179,15 +179,19 @@ pub(super) fn groups<'v>(
     plan: &Plan,
     visits: impl Iterator<Item = &'v Visit>,
 ) -> Vec<Vec<&'v Visit>> {
-    let mut groups: Vec<((u64, Option<Load>), Vec<&Visit>)> = Vec::new();
+    let mut keys: Vec<(u64, Option<Load>)> = Vec::new();
+    let mut groups: Vec<Vec<&Visit>> = Vec::new();
     for visit in visits {
         let key = (visit.round, plan.cell(&visit.cell).map(Cell::load));
-        match groups.iter_mut().rfind(|(known, _)| *known == key) {
-            Some((_, group)) => group.push(visit),
-            None => groups.push((key, vec![visit])),
+        match keys.iter().rposition(|known| *known == key) {
+            Some(index) => groups[index].push(visit),
+            None => {
+                keys.push(key);
+                groups.push(vec![visit]);
+            }
         }
     }
-    groups.into_iter().map(|(_, group)| group).collect()
+    groups
 }
 
 /// A decision about a level, as a line.
