@@ -39,6 +39,14 @@ pub struct Contamination {
     pub detail: String,
 }
 
+impl Contamination {
+    /// Whether it slows all cells that take turns in the pass alike, and so cancels in their ratios: what
+    /// is taken from the machine as a whole is, a program that runs now and then is not.
+    pub fn is_shared(&self) -> bool {
+        ["steal", "quota", "heat"].contains(&self.rule.as_str())
+    }
+}
+
 /// What disturbed a pass; nothing when it was left alone, or was too short to say.
 pub fn contaminations(readings: &Readings) -> Vec<Contamination> {
     if readings.wall_s < SHORTEST_JUDGED_S || readings.cpus == 0 {
@@ -121,6 +129,21 @@ mod tests {
             .into_iter()
             .map(|found| found.rule)
             .collect()
+    }
+
+    #[test]
+    fn what_is_taken_from_the_whole_machine_is_shared() {
+        let shared = |rule: &str| {
+            let found = Contamination {
+                rule: rule.into(),
+                found: 0.5,
+                limit: 0.1,
+                detail: String::new(),
+            };
+            found.is_shared()
+        };
+        assert!(["steal", "quota", "heat"].into_iter().all(shared));
+        assert!(!["foreign-cpu", "memory"].into_iter().any(shared));
     }
 
     #[test]

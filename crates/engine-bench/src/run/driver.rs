@@ -308,7 +308,8 @@ impl<'a> Driver<'a> {
             made
         };
         let disturbed = made.iter().flat_map(|made| &made.facts);
-        let disturbed = disturbed.flat_map(|facts| &facts.contaminations).count() > 0;
+        let mut found = disturbed.flat_map(|facts| &facts.contaminations);
+        let disturbed = found.any(|found| !(self.plan.settings.alternate && found.is_shared()));
         // What cannot be made again is worth more than nothing.
         let affordable = left.is_none_or(|left| 2 * began.elapsed() <= left);
         let again = disturbed && affordable && self.repeats.allows_after(attempt);
