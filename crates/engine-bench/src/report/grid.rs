@@ -335,16 +335,14 @@ fn best_line(report: &Report, level: &LevelReport) -> Option<String> {
     if cells < 2 {
         return None;
     }
-    let slower: Vec<f64> = level
-        .versus_best
-        .iter()
-        .filter(|versus| !level.best.contains(&versus.cell))
-        .filter_map(|versus| versus.ratio.high)
-        .collect();
+    let out = level.versus_best.iter();
+    let out = out.filter(|versus| !level.best.contains(&versus.cell));
     let top = level.best.first()?;
     let undecided = |versus: &VersusReport| is_undecided(report, top, &versus.cell);
-    let rest = match slower.iter().copied().reduce(f64::max) {
-        Some(nearest) if nearest < 1.0 => format!(
+    let is_clear = !out.clone().any(undecided);
+    let nearest = out.filter_map(|versus| versus.ratio.high).reduce(f64::max);
+    let rest = match nearest {
+        Some(nearest) if nearest < 1.0 && is_clear => format!(
             "; the others are slower by at least {:.1} %",
             100.0 * (1.0 - nearest)
         ),
@@ -372,17 +370,13 @@ pub(super) fn versus(report: &Report) -> Grid {
     let rows = report.levels.iter().flat_map(|level| {
         level.versus_best.iter().map(|versus| {
             let top = level.best.first().cloned().unwrap_or_default();
-            let among = if level.best.contains(&versus.cell) {
-                "among the best"
-            } else {
-                "slower"
-            };
-            let word = if level.visit_noise.is_none() {
-                "undecided"
-            } else if is_undecided(report, &top, &versus.cell) {
-                "not enough rounds"
-            } else {
-                among
+            let among = level.best.contains(&versus.cell);
+            let word = match is_undecided(report, &top, &versus.cell) {
+                _ if level.visit_noise.is_none() => "undecided",
+                true if among => "not enough rounds",
+                true => "slower than another of the best",
+                false if among => "among the best",
+                false => "slower",
             };
             let percent = |ratio: f64| format!("{:+.2} %", 100.0 * (ratio - 1.0));
             let interval = match (versus.ratio.low, versus.ratio.high) {

@@ -113,14 +113,24 @@ fn unresolved(report: &Report) -> Vec<String> {
             Some((round, found)) if level.best.len() > 1 && found.given_rounds == 0 => {
                 let half = found.resolved.filter(|half| *half > adaptive.resolve);
                 let more = found.wanted_rounds.saturating_sub(round);
+                let way = match more {
+                    0 => {
+                        "of what was still open, no round was likely to settle anything; --rounds \
+                          makes as many as you give"
+                            .to_owned()
+                    }
+                    _ => format!(
+                        "which takes {more} more rounds ({:.0} min) where visits vary as they did; \
+                         give a longer --budget",
+                        (more as f64 * found.round_s / 60.0).ceil()
+                    ),
+                };
                 warnings.extend(half.map(|half| {
                     format!(
-                        "{}: resolved to {:.2} %, not to the {:.2} % asked for, which takes {more} more \
-                         rounds ({:.0} min) where visits vary as they did; give a longer --budget",
+                        "{}: resolved to {:.2} %, not to the {:.2} % asked for, {way}",
                         level.load,
                         100.0 * half,
                         100.0 * adaptive.resolve,
-                        (more as f64 * found.round_s / 60.0).ceil()
                     )
                 }));
             }
