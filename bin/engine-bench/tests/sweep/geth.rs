@@ -36,7 +36,7 @@ fn both_engines_are_measured_on_the_same_payloads() {
     let Some(geth) = geth() else { return };
     let world = World::new();
     let ended = world.ok(&format!(
-        "sweep --engine bench-reth --engine geth={geth} {STATE} --count 4 --chunks 5,60 --rounds 2 \
+        "sweep --engine bench-reth --engine geth={geth} {STATE} --count 4 --chunks 5,60 --rounds 3 \
          --out @out"
     ));
     for part in [
@@ -56,7 +56,7 @@ fn both_engines_are_measured_on_the_same_payloads() {
     let source = &cell["engine_ggas_per_second"]["source"];
     assert!(source.as_str().unwrap().contains("potential chain segment"));
     for cell in cells(&report) {
-        assert_eq!(cell["visits"], 2);
+        assert_eq!(cell["visits"], 3);
     }
 
     let hashes: BTreeSet<Vec<String>> = cells(&report)
