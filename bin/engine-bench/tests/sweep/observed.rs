@@ -152,6 +152,72 @@ fn spans(trace: &Value) -> Vec<(String, Option<String>, Value)> {
     spans.iter().map(of).collect()
 }
 
+/// The trace that a block links to, once Jaeger has all of it: it stores what it gets in parts.
+fn whole_trace(pages: u16, block: &Value) -> Value {
+    let link = block["link"].as_str().unwrap();
+    let id = link.strip_prefix(&format!("http://127.0.0.1:{pages}/trace/"));
+    let id = id.unwrap_or_else(|| panic!("{link}"));
+    wait_for("the whole trace", || {
+        let answer = get(pages, &format!("/api/traces/{id}"))?;
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let trace = answer["data"][0].clone();
+        (spans(&trace).len() as u64 >= block["spans"].as_u64()?).then_some(trace)
+    })
+}
+
+/// Spans of harness and engine are each below the one they are part of, and name what they are about.
+fn assert_linked(trace: &Value, block: &Value) {
+    let spans = spans(trace);
+    assert_eq!(spans.len() as u64, block["spans"].as_u64().unwrap());
+    for (name, parent) in [
+        ("payload", None),
+        ("newPayload", Some("payload")),
+        ("engine_newPayloadV4", Some("newPayload")),
+        ("on_new_payload", Some("engine_newPayloadV4")),
+        ("execute_block", Some("validate_block_with_state")),
+        ("await_state_root", Some("validate_block_with_state")),
+        ("forkchoiceUpdated", Some("payload")),
+        ("engine_forkchoiceUpdatedV3", Some("forkchoiceUpdated")),
+    ] {
+        let found = spans.iter().find(|(found, ..)| found == name);
+        let (_, found, _) = found.unwrap_or_else(|| panic!("no {name} in {trace:#}"));
+        assert_eq!(found.as_deref(), parent, "{name}");
+    }
+    let of_engine = [
+        "on_new_payload",
+        "sparse_trie_task",
+        "Account V2 multiproof calculation",
+    ];
+    let tags = of_engine.map(|name| {
+        let found = spans.iter().find(|(found, ..)| found == name);
+        let tags = &found.unwrap_or_else(|| panic!("no {name}")).2;
+        let tags = tags.as_array().unwrap().iter();
+        let text = |tag: &Value| match &tag["value"] {
+            Value::String(text) => text.clone(),
+            value => value.to_string(),
+        };
+        tags.map(|tag| (tag["key"].as_str().unwrap().to_owned(), text(tag)))
+            .collect::<std::collections::BTreeMap<_, _>>()
+    });
+    assert_eq!(tags[0]["block_num"], block["block"].to_string());
+    assert_eq!(tags[1]["chunk_size"], "5");
+    // A chunk may hold slots alone.
+    let of_chunk = ["account_targets", "storage_targets"].map(|key| &tags[2][key]);
+    let targets: u64 = of_chunk
+        .map(|count| count.parse::<u64>().unwrap())
+        .iter()
+        .sum();
+    assert!((1..=5).contains(&targets), "{targets} of a chunk of 5");
+    let processes = trace["processes"].as_object().unwrap().values();
+    let services: std::collections::BTreeSet<_> = processes
+        .map(|process| process["serviceName"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        services,
+        ["engine-bench", "engine-bench-chunk5-gas2M"].into()
+    );
+}
+
 #[test]
 fn jaeger_shows_the_trace_that_a_report_links_to() {
     let Some(program) = find("jaeger-all-in-one", "ENGINE_BENCH_JAEGER") else {
@@ -171,66 +237,7 @@ fn jaeger_shows_the_trace_that_a_report_links_to() {
     let blocks = traced["blocks"].as_array().unwrap();
     assert_eq!(blocks.len(), 2);
     for block in blocks {
-        let link = block["link"].as_str().unwrap();
-        let id = link.strip_prefix(&format!("http://127.0.0.1:{pages}/trace/"));
-        let id = id.unwrap_or_else(|| panic!("{link}"));
-        // It stores what it gets in parts, one after another.
-        let trace = wait_for("the whole trace", || {
-            let answer = get(pages, &format!("/api/traces/{id}"))?;
-            let answer: Value = serde_json::from_str(&answer).unwrap();
-            let trace = answer["data"][0].clone();
-            (spans(&trace).len() as u64 >= block["spans"].as_u64()?).then_some(trace)
-        });
-        let trace = &trace;
-        let spans = spans(trace);
-        assert_eq!(spans.len() as u64, block["spans"].as_u64().unwrap());
-        for (name, parent) in [
-            ("payload", None),
-            ("newPayload", Some("payload")),
-            ("engine_newPayloadV4", Some("newPayload")),
-            ("on_new_payload", Some("engine_newPayloadV4")),
-            ("execute_block", Some("validate_block_with_state")),
-            ("await_state_root", Some("validate_block_with_state")),
-            ("forkchoiceUpdated", Some("payload")),
-            ("engine_forkchoiceUpdatedV3", Some("forkchoiceUpdated")),
-        ] {
-            let found = spans.iter().find(|(found, ..)| found == name);
-            let (_, found, _) = found.unwrap_or_else(|| panic!("no {name} in {trace:#}"));
-            assert_eq!(found.as_deref(), parent, "{name}");
-        }
-        let of_engine = [
-            "on_new_payload",
-            "sparse_trie_task",
-            "Account V2 multiproof calculation",
-        ];
-        let tags = of_engine.map(|name| {
-            let found = spans.iter().find(|(found, ..)| found == name);
-            let tags = &found.unwrap_or_else(|| panic!("no {name}")).2;
-            let tags = tags.as_array().unwrap().iter();
-            let text = |tag: &Value| match &tag["value"] {
-                Value::String(text) => text.clone(),
-                value => value.to_string(),
-            };
-            tags.map(|tag| (tag["key"].as_str().unwrap().to_owned(), text(tag)))
-                .collect::<std::collections::BTreeMap<_, _>>()
-        });
-        assert_eq!(tags[0]["block_num"], block["block"].to_string());
-        assert_eq!(tags[1]["chunk_size"], "5");
-        // A chunk may hold slots alone.
-        let of_chunk = ["account_targets", "storage_targets"].map(|key| &tags[2][key]);
-        let targets: u64 = of_chunk
-            .map(|count| count.parse::<u64>().unwrap())
-            .iter()
-            .sum();
-        assert!((1..=5).contains(&targets), "{targets} of a chunk of 5");
-        let processes = trace["processes"].as_object().unwrap().values();
-        let services: std::collections::BTreeSet<_> = processes
-            .map(|process| process["serviceName"].as_str().unwrap())
-            .collect();
-        assert_eq!(
-            services,
-            ["engine-bench", "engine-bench-chunk5-gas2M"].into()
-        );
+        assert_linked(&whole_trace(pages, block), block);
     }
     world.assert_no_engine();
 }
