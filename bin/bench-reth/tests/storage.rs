@@ -159,7 +159,7 @@ fn import_without_room_keeps_what_was_saved_and_goes_on_with_room() {
         "0",
     ];
     let arguments = [&head[..], &SMALL_STEPS, &[path(&file)]].concat();
-    let output = limited(&world, 3 << 20, &arguments);
+    let output = limited(&world, 2 << 20, &arguments);
     ended(
         &output,
         2,
@@ -182,7 +182,13 @@ fn import_without_room_keeps_what_was_saved_and_goes_on_with_room() {
 fn the_size_limit_of_the_database_is_named_with_its_flag() {
     let (world, file) = busy_world();
     let genesis = world.genesis();
-    let head = ["import", "--chain", path(&genesis), "--db.max-size", "3MB"];
+    let head = [
+        "import",
+        "--chain",
+        path(&genesis),
+        "--db.max-size",
+        "1500KB",
+    ];
     let output = world.run(&[&head[..], &SMALL_STEPS, &[path(&file)]].concat());
     ended(
         &output,
