@@ -234,10 +234,11 @@ impl Look {
 }
 
 /// CPU time of all engines between two looks, in ticks. That of one that ended meanwhile has become that
-/// of its parent's children.
+/// of its parent's children; while all live, children that ended were others.
 fn ticks_of_engines(before: &Look, after: &Look) -> u64 {
+    let one_ended = after.engines.iter().any(|engine| engine.process.is_none());
     let ended = |look: &Look| {
-        let own = look.processes.get(&look.harness);
+        let own = look.processes.get(&look.harness).filter(|_| one_ended);
         own.map_or(0, |own| own.children_ticks)
     };
     let all = |look: &Look| ended(look) + look.engines.iter().map(EngineLook::ticks).sum::<u64>();
@@ -524,6 +525,10 @@ mod tests {
         assert_eq!(peers, [2.1, 2.6, 4.1]);
         // 500 ticks less 200, 150 and 60 of engines and 10 of this program.
         assert!(found.iter().all(|found| found.foreign_cpu_s == 0.8));
+        // All live: the child that was waited for was none of them.
+        let after = with(1500, &[(10, 300), (11, 250), (12, 160)], 60, 7 + 90);
+        let found = readings(&before, &after, Duration::from_secs(4), 0);
+        assert_eq!((found.peers_cpu_s, found.foreign_cpu_s), (2.1, 0.8));
     }
 
     #[test]
