@@ -240,9 +240,10 @@ where
         let mut leaves = std::mem::take(&mut self.region);
         leaves.clear();
         self.leaves.read_below(at.first, at.len, &mut leaves)?;
-        let node = match leaves.is_empty() {
-            true => Ok(NodeRef::EMPTY),
-            false => self.build(&leaves, at.len, encoding, targets),
+        let node = if leaves.is_empty() {
+            Ok(NodeRef::EMPTY)
+        } else {
+            self.build(&leaves, at.len, encoding, targets)
         };
         self.region = leaves;
         node
