@@ -60,16 +60,6 @@ impl Engine {
         self.group.child.id()
     }
 
-    /// Memory that it has for itself, without pages of files, in bytes.
-    pub fn own_memory_bytes(&self) -> Option<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("RssAnon:"))?;
-        let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-        Some(kib * 1024)
-    }
-
     /// Where it listens.
     pub fn endpoints(&self) -> &Endpoints {
         &self.endpoints

@@ -6,6 +6,7 @@ use super::{
     proc::{self, CpuTicks, TICKS_PER_SECOND},
     reading::text,
 };
+use std::fs;
 
 /// Counters of the machine; all but the memory only grow.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -46,19 +47,22 @@ impl Counters {
             interrupts_s: seconds(interrupts),
             steal_s: seconds(steal),
             context_switches: proc::context_switches(stat).unwrap_or(0),
-            available_bytes: available_bytes(memory).unwrap_or(0),
+            available_bytes: proc::bytes(memory, "MemAvailable:").unwrap_or(0),
             read_bytes,
             written_bytes,
         }
     }
 }
 
-/// From `/proc/meminfo`, which counts in KiB.
-fn available_bytes(memory: &str) -> Option<u64> {
-    let mut lines = memory.lines();
-    let value = lines.find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = value.split_whitespace().next()?.parse().ok()?;
-    Some(kib * 1024)
+/// Memory that new programs can have, in bytes.
+pub(crate) fn memory_available_bytes() -> Option<u64> {
+    proc::bytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
+}
+
+/// Memory that a process has for itself, without pages of files, in bytes.
+pub(crate) fn own_memory_bytes(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    proc::bytes(&status, "RssAnon:")
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ mod rule;
 mod sampler;
 
 pub use calibrate::{Calibration, Calibrator};
-pub(crate) use counters::Counters;
+pub(crate) use counters::{Counters, memory_available_bytes, own_memory_bytes};
 pub use preflight::{Check, Preflight};
 pub use reading::{Culprit, DiskTraffic, Pressure, Readings, Watch};
 pub use rule::{Contamination, contaminations};

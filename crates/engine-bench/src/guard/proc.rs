@@ -146,6 +146,11 @@ pub(super) fn value(text: &str, key: &str) -> Option<u64> {
     })
 }
 
+/// The amount of memory behind a key, in bytes: files of `/proc` count it in KiB.
+pub(super) fn bytes(text: &str, key: &str) -> Option<u64> {
+    value(text, key).map(|kib| kib * 1024)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -240,15 +240,11 @@ impl<'s, 'a> Round<'s, 'a> {
 
 impl Sitting<'_, '_> {
     async fn reset(&mut self) {
-        let Seat {
-            visiting,
-            times,
-            took,
-            limit,
-            ..
-        } = &mut *self.seat;
-        let reset = visiting.bring_back(&self.pass, &self.workspace, times);
-        match in_time(*limit, took, &visiting.step, reset).await {
+        let seat = &mut *self.seat;
+        let times = &mut seat.times;
+        let reset = seat.visiting.bring_back(&self.pass, &self.workspace, times);
+        let made = in_time(seat.limit, &mut seat.took, &seat.visiting.step, reset).await;
+        match made {
             Ok(state) => self.state = state,
             Err(error) => self.fail(error),
         }
@@ -259,15 +255,11 @@ impl Sitting<'_, '_> {
         if self.seat.failure.is_some() {
             return;
         }
-        let Seat {
-            visiting,
-            times,
-            took,
-            limit,
-            ..
-        } = &mut *self.seat;
-        let begin = visiting.begin(&self.pass, &self.workspace, times);
-        match in_time(*limit, took, &visiting.step, begin).await {
+        let seat = &mut *self.seat;
+        let times = &mut seat.times;
+        let begin = seat.visiting.begin(&self.pass, &self.workspace, times);
+        let made = in_time(seat.limit, &mut seat.took, &seat.visiting.step, begin).await;
+        match made {
             Ok(mut begun) => {
                 begun.engine.freeze();
                 begun.samples.reserve(self.pass.payloads.len());
@@ -328,15 +320,11 @@ impl Sitting<'_, '_> {
             calibration,
             machine,
         };
-        let Seat {
-            visiting,
-            times,
-            took,
-            limit,
-            ..
-        } = &mut *self.seat;
-        let finish = visiting.finish(&self.pass, begun, found, times);
-        match in_time(*limit, took, &visiting.step, finish).await {
+        let seat = &mut *self.seat;
+        let times = &mut seat.times;
+        let finish = seat.visiting.finish(&self.pass, begun, found, times);
+        let made = in_time(seat.limit, &mut seat.took, &seat.visiting.step, finish).await;
+        match made {
             Ok(facts) => self.seat.passes.push(facts),
             Err(error) => self.fail(error),
         }

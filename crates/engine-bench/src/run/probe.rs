@@ -8,6 +8,7 @@ use crate::{
     cache::{self, Cache, ORIGIN_FILE, Origin},
     client::{BlockIdentity, Node},
     engine::{self, Engine, Launch},
+    guard,
     payload::{self, PayloadStore, Recipe},
     reset::Workspace,
     sweep::{BaseSource, Gas, Level, PayloadSource, Settings},
@@ -40,7 +41,7 @@ impl Probe<'_> {
         let head = node.head().await.in_step(Step::Attest)?;
         let base = self.base_block(&mut node, &head).await?;
         let version = node.version().await.in_step(Step::Attest)?;
-        workspace.asked_bytes = engine.own_memory_bytes().unwrap_or(0);
+        workspace.asked_bytes = guard::own_memory_bytes(engine.pid()).unwrap_or(0);
         engine.stop().in_step(Step::Stop)?;
         workspace.pristine_head = head.number();
         if base != head {

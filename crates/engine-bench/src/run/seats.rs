@@ -6,7 +6,7 @@
 
 use super::{InStep as _, Prepared, Progress, Step, StepError, disk};
 use crate::{
-    cache,
+    cache, guard,
     plan::{Cell, Plan},
     reset::{self, Workspace},
 };
@@ -112,7 +112,7 @@ fn no_room(work: &Path, group: usize, needed: u64, free: u64) -> StepError {
 /// Says so when what all engines of a group have in memory and the pages of their datadirs are more than
 /// is available: blocks would be read from disk.
 fn short_memory(plan: &Plan, prepared: &Prepared, group: usize) -> Option<String> {
-    let available = memory_available()?;
+    let available = guard::memory_available_bytes()?;
     let seats = most_seats(plan);
     let wanted = seats.iter().filter_map(|(engine, seats)| {
         let workspace = prepared.workspace(engine).ok()?;
@@ -156,13 +156,4 @@ fn groups(plan: &Plan) -> impl Iterator<Item = Vec<&Cell>> {
         let all = plan.cells.iter().chain(&plan.duplicates);
         all.filter(|cell| load.is_of(cell)).collect()
     })
-}
-
-fn memory_available() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-    Some(kib * 1024)
 }
