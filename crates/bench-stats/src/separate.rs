@@ -4,10 +4,12 @@
 //! is in the difference. Each sweep has its own variance (Welch), and Holm's step-down keeps the
 //! chance of any false alarm over many cells at the stated one.
 //!
-//! Invariant: fewer than two rounds on either side give no interval.
+//! Invariant: fewer than two rounds on either side give no interval, and fewer than [`FEWEST_ROUNDS`] name
+//! no difference.
 
 use crate::{
     interval::{Estimate, mean, standard_deviation, t_quantile},
+    pairs::FEWEST_ROUNDS,
     throughput::Throughput,
 };
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
@@ -18,7 +20,8 @@ pub struct Separate {
     /// Throughput of `a` over that of `b`: ratio of geometric means over rounds, with an interval
     /// that is missed with the stated chance.
     pub ratio: Estimate,
-    /// Two-sided chance of a ratio as far from one when the cells are equal; `None` without an interval.
+    /// Two-sided chance of a ratio as far from one when the cells are equal; `None` with too few rounds on
+    /// either side to say that they differ.
     pub p_value: Option<f64>,
 }
 
@@ -46,16 +49,17 @@ pub fn compare_separate(a: &[Throughput], b: &[Throughput], error: f64) -> Optio
         });
     };
     let half = t_quantile(1.0 - error / 2.0, freedom)? * deviation;
-    let p_value = if deviation > 0.0 {
+    let chance = if deviation > 0.0 {
         let t = StudentsT::new(0.0, 1.0, freedom).ok()?;
         2.0 * t.sf(difference.abs() / deviation)
     } else {
         f64::from(u8::from(difference == 0.0))
     };
+    let enough = a.len().min(b.len()) >= FEWEST_ROUNDS;
     let interval = ((difference - half).exp(), (difference + half).exp());
     Some(Separate {
         ratio: ratio(Some(interval)),
-        p_value: Some(p_value),
+        p_value: enough.then_some(chance),
     })
 }
 
@@ -124,9 +128,15 @@ mod tests {
     }
 
     #[test]
-    fn one_round_gives_a_value_only() {
+    fn few_rounds_say_little() {
         let found = compare_separate(&rounds(&[0.0]), &rounds(&[0.1, 0.2]), 0.05).unwrap();
         assert_eq!((found.ratio.interval, found.p_value), (None, None));
+        for (b, named) in [(&[0.2, 0.21][..], false), (&[0.2, 0.21, 0.19], true)] {
+            let a = [0.0, 0.01, -0.01];
+            let found = compare_separate(&rounds(&a), &rounds(b), 0.05).unwrap();
+            assert!(found.ratio.interval.is_some());
+            assert_eq!(found.p_value.is_some(), named);
+        }
         assert_eq!(
             compare_separate(&[], &rounds(&[0.1]), 0.05).map(|_| ()),
             None
@@ -157,7 +167,7 @@ mod tests {
         }
 
         #[test]
-        fn swapping_inverts(a in prop::collection::vec(-1.0f64..1.0, 2..6), b in prop::collection::vec(-1.0f64..1.0, 2..6)) {
+        fn swapping_inverts(a in prop::collection::vec(-1.0f64..1.0, 3..6), b in prop::collection::vec(-1.0f64..1.0, 3..6)) {
             let forth = compare_separate(&rounds(&a), &rounds(&b), 0.05).unwrap();
             let back = compare_separate(&rounds(&b), &rounds(&a), 0.05).unwrap();
             prop_assert!((forth.ratio.value * back.ratio.value - 1.0).abs() < 1e-9);

@@ -24,6 +24,9 @@ pub(crate) enum Trial {
         sweeps: Sweeps,
     },
     /// Sweeps over bench-reth and bench-reth slowed down: how many find it.
+    ///
+    /// Nothing is saved during a pass: saving in the background would go on while the engine is delayed,
+    /// and so make up for a part of the delay.
     Slowed {
         #[command(flatten)]
         sweeps: Sweeps,
@@ -83,10 +86,16 @@ pub(crate) fn start(root: &Path, trial: &Trial) -> Result<()> {
     run(cargo(root).args(["build", "--release", "--locked", "--bins"]))?;
     let programs = root.join("target/release");
     match trial {
-        Trial::Same { sweeps } => row(&programs, sweeps, "env:ENGINE_BENCH_NAME_ONLY=a,b", None),
+        Trial::Same { sweeps } => row(
+            &programs,
+            sweeps,
+            &["--axis", "env:ENGINE_BENCH_NAME_ONLY=a,b"],
+            None,
+        ),
         Trial::Slowed { sweeps, percent } => {
             let axis = format!("bench.inject-slowdown=0,{percent}");
-            row(&programs, sweeps, &axis, Some(*percent))
+            let flags = ["--axis", &axis, "--set", SAVES_NOTHING];
+            row(&programs, sweeps, &flags, Some(*percent))
         }
         Trial::Decision {
             chunks,
@@ -118,15 +127,24 @@ fn alternation(alternate: bool) -> Option<&'static str> {
     alternate.then_some("--alternate")
 }
 
-/// Runs sweeps over one axis of two values and counts their verdicts.
-fn row(programs: &Path, sweeps: &Sweeps, axis: &str, injected_percent: Option<f64>) -> Result<()> {
+/// Blocks that an engine keeps before it saves any: more than a pass has.
+const SAVES_NOTHING: &str = "engine.persistence-threshold=100000";
+
+/// Runs sweeps over one axis of two values, which is among `flags`, and counts their verdicts.
+fn row(
+    programs: &Path,
+    sweeps: &Sweeps,
+    flags: &[&str],
+    injected_percent: Option<f64>,
+) -> Result<()> {
     make_new(&sweeps.out)?;
     let (mut named, mut covered) = (0, 0);
     for number in 1..=sweeps.sweeps {
         let out = sweeps.out.join(format!("{number:03}"));
         let mut command = Command::new(programs.join("engine-bench"));
         command
-            .args(["sweep", "--quiet", "--axis", axis, "--gas", &sweeps.gas])
+            .args(["sweep", "--quiet", "--gas", &sweeps.gas])
+            .args(flags)
             .args(alternation(sweeps.alternate))
             .args(["--rounds", &sweeps.rounds.to_string()])
             .args(["--count", &sweeps.count.to_string(), "--out"])

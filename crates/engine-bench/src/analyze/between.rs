@@ -2,7 +2,7 @@
 //! differently.
 //!
 //! Invariant: cells of one sweep are paired by round; cells of two sweeps are not, because nothing
-//! pairs their rounds. Without two rounds on both sides there is no verdict.
+//! pairs their rounds. Without three rounds on both sides there is no verdict, as within a sweep.
 
 use super::{compare, outcome::Outcome, summarize, summary::rounds_of};
 use alloy_primitives::B256;
@@ -65,13 +65,13 @@ pub struct CellDifference {
     pub b: String,
     /// Execution throughput of `b` over that of `a`.
     pub ratio: f64,
-    /// Lower end at 95 %; null with one round.
+    /// Lower end at 95 %; null with one round on a side.
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
     /// Whether rounds were measured side by side.
     pub paired: bool,
-    /// What `b` is: `faster`, `slower` or `no difference`; null with one round.
+    /// What `b` is: `faster`, `slower` or `no difference`; null with too few rounds on a side.
     pub verdict: Option<String>,
     /// Whether both replayed the same payloads; of others a ratio says little about the engine.
     pub same_payloads: bool,

@@ -3,7 +3,9 @@
 //! Invariant: the same rows feed the terminal and the Markdown report, so they cannot disagree.
 
 use super::{
-    judged::{LevelReport, RankReport, RatioReport, VersusReport},
+    judged::{
+        LevelNoiseReport, LevelReport, RankReport, RatioReport, UndecidedReport, VersusReport,
+    },
     model::{CellReport, Report},
 };
 use crate::{
@@ -293,6 +295,12 @@ pub(super) fn time_line(report: &Report) -> String {
 const ALTERNATED: &str = "rounds alternated: the cells of a level were replayed side by side, block by block in turn. Ratios are what \
     this is for; the engines share the caches of the CPUs, which makes absolute figures 10 to 20 % lower than with a cell alone";
 
+/// How many times as many payloads are proposed for a pass: that halves what payloads contribute.
+const LONGER: u64 = 4;
+
+/// Longer passes are proposed when they leave at most this part of the noise of a visit.
+const WORTH_IT: f64 = 0.8;
+
 /// What a reader has to know before believing the table.
 pub(super) fn notes(report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
@@ -311,8 +319,10 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
     if report.configuration.alternate {
         notes.push(ALTERNATED.to_owned());
     }
-    let best = report.levels.iter();
-    notes.extend(best.filter_map(|level| best_line(report, level)));
+    for level in &report.levels {
+        notes.extend(best_line(report, level));
+        notes.extend(finer_line(report, level));
+    }
     notes.extend(
         report
             .warnings
@@ -365,6 +375,39 @@ fn best_line(report: &Report, level: &LevelReport) -> Option<String> {
     ))
 }
 
+/// What would tell apart more of the cells that share the best place of a level.
+fn finer_line(report: &Report, level: &LevelReport) -> Option<String> {
+    let undecided = |pair: &UndecidedReport| level.best.contains(&pair.a);
+    if level.best.len() < 2 || level.inert || report.undecided.iter().any(undecided) {
+        return None;
+    }
+    let mut levels = report.noise_floor.levels.iter();
+    let noise = levels.find(|noise| noise.load == level.load)?;
+    let finer = finer(noise, level.visit_noise?, report.configuration.alternate)?;
+    Some(format!("{}: {finer}", level.load))
+}
+
+/// What would make visits, which vary by `now`, vary less: longer passes where that is the noise of payloads,
+/// else turns, where cells do not take them already.
+fn finer(noise: &LevelNoiseReport, now: f64, alternate: bool) -> Option<String> {
+    let of_payloads = noise.payload.powi(2) / noise.payloads as f64;
+    let part = of_payloads / (of_payloads + noise.visit.powi(2));
+    let longer = now * (1.0 - part * (1.0 - 1.0 / LONGER as f64)).sqrt();
+    let percent = |part: f64| format!("{:.1} %", 100.0 * part);
+    let advice = if longer < WORTH_IT * now {
+        let (payloads, longer) = (LONGER * noise.payloads, percent(longer));
+        format!("mostly because payloads do: by {longer} with {payloads} payloads a pass")
+    } else if alternate {
+        "mostly from restart to restart: more rounds tell more apart, longer passes do not"
+            .to_owned()
+    } else {
+        "mostly from one to the next: --alternate cancels what the machine does, more rounds help too"
+            .to_owned()
+    };
+    part.is_finite()
+        .then(|| format!("a visit varies by {}, {advice}", percent(now)))
+}
+
 /// Every cell of a level against the highest: a row per cell.
 pub(super) fn versus(report: &Report) -> Grid {
     let rows = report.levels.iter().flat_map(|level| {
@@ -413,4 +456,37 @@ pub(super) fn text(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Load;
+
+    #[test]
+    fn longer_passes_are_proposed_where_payloads_are_the_noise() {
+        let said = |visit, payload, now, alternate| {
+            let load = Load {
+                gas: Gas(10_000_000),
+                mix: None,
+            };
+            let noise = LevelNoiseReport {
+                load,
+                visit,
+                payload,
+                payloads: 100,
+                best_payloads: None,
+            };
+            finer(&noise, now, alternate)
+        };
+        let expected = "a visit varies by 2.0 %, mostly because payloads do: by 1.0 % with 400 payloads a pass";
+        assert_eq!(said(0.0, 0.2, 0.02, false).as_deref(), Some(expected));
+        let expected = "a visit varies by 5.0 %, mostly from restart to restart: more rounds tell more apart, \
+                        longer passes do not";
+        assert_eq!(said(0.046, 0.2, 0.05, true).as_deref(), Some(expected));
+        let expected = "a visit varies by 5.0 %, mostly from one to the next: --alternate cancels what the \
+                        machine does, more rounds help too";
+        assert_eq!(said(0.046, 0.2, 0.05, false).as_deref(), Some(expected));
+        assert_eq!(said(0.0, 0.0, 0.0, false), None);
+    }
 }
