@@ -20,10 +20,9 @@ const VERSION: &str = "2";
 /// MDBX page size in bytes; reth's.
 const PAGE_SIZE_BYTES: usize = 4096;
 
-/// Dirty pages a write transaction keeps in memory before it spills them to the file: 16 MiB. Small, so
-/// that the memory of a long replay does not grow with the saves, which take more pages as the database
-/// grows.
-const DIRTY_PAGES_LIMIT: u64 = 4_096;
+/// Dirty pages a write transaction keeps in memory before it spills them to the file: 256 MiB. A page that
+/// was spilled and changes again is written twice, which a long replay pays for.
+const DIRTY_PAGES_LIMIT: u64 = 65_536;
 
 /// When a commit reaches the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
