@@ -582,7 +582,13 @@ fn a_budget_that_is_spent_ends_the_sweep_and_is_said() {
     assert_eq!(finished(&fixture).len(), 1, "one visit is always made");
     assert!(report.complete && report.comparisons.is_empty());
     let said = report.warnings.join("\n");
-    assert!(said.contains("ended in its pilot"), "{said}");
+    assert!(
+        said.contains(
+            "10M: the sweep ended in its pilot, in round 1 of 2, for its budget of 0.001 s was spent; \
+             never measured: chunk"
+        ),
+        "{said}"
+    );
 }
 
 /// Removes from a journal what it says of the content of samples, as programs wrote it that did not.

@@ -101,21 +101,24 @@ impl GuardReport {
         let reasons: Vec<String> = self
             .reasons
             .iter()
-            .map(|(rule, count)| format!("{rule} {count} times"))
+            .map(|(rule, count)| match count {
+                1 => format!("{rule} once"),
+                count => format!("{rule} {count} times"),
+            })
             .collect();
         let reasons = reasons.join(", ");
-        if self.disturbed > 0 {
-            warnings.push(format!(
-                "{} visits count although others disturbed them ({reasons}): the machine was not \
-                 left alone",
-                self.disturbed
-            ));
-        } else if self.voided > 0 {
-            warnings.push(format!(
-                "{} visits were disturbed, are void and were made again ({reasons})",
-                self.voided
-            ));
-        }
+        let told = match (self.disturbed, self.voided) {
+            (0, 0) => None,
+            (0, 1) => Some("1 visit was disturbed, is void and was made again".to_owned()),
+            (0, voided) => Some(format!(
+                "{voided} visits were disturbed, are void and were made again"
+            )),
+            (1, _) => Some("1 visit counts although others disturbed it".to_owned()),
+            (disturbed, _) => Some(format!(
+                "{disturbed} visits count although others disturbed them"
+            )),
+        };
+        warnings.extend(told.map(|told| format!("{told} ({reasons})")));
         warnings.extend(self.state_drift.iter().map(|drift| {
             format!(
                 "{}: the table {} had {} to {} rows after resets to the same block: the state is \

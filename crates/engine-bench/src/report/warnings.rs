@@ -5,10 +5,11 @@
 use super::{
     attribution,
     grid::UNCHECKED_MARK,
-    judged::{DuplicateReport, LevelReport},
+    judged::{AdaptiveReport, DuplicateReport, LevelReport},
     model::{CellReport, Report},
 };
 use crate::analyze::Comparisons;
+use bench_stats::rounds::PILOT_ROUNDS;
 
 /// Every warning of a report, a sentence each.
 pub(super) fn of(report: &Report, comparisons: &Comparisons) -> Vec<String> {
@@ -95,6 +96,28 @@ fn differing(duplicate: &DuplicateReport) -> Option<String> {
     })
 }
 
+/// What a sweep that ended before its pilot did has left out.
+fn ended_in_pilot(report: &Report, adaptive: &AdaptiveReport, level: &LevelReport) -> String {
+    let cells = report.cells.iter().filter(|cell| level.is_of(cell));
+    let never: Vec<&str> = cells
+        .filter(|cell| cell.visits + cell.failed_visits == 0)
+        .map(|cell| cell.id.as_str())
+        .collect();
+    let budget = adaptive.budget_s.filter(|_| report.complete);
+    let why = budget.map_or(String::new(), |s| {
+        format!(", for its budget of {s} s was spent")
+    });
+    let what = match never.as_slice() {
+        [] => String::new(),
+        never => format!("; never measured: {}", never.join(", ")),
+    };
+    let round = adaptive.rounds;
+    format!(
+        "{}: the sweep ended in its pilot, in round {round} of {PILOT_ROUNDS}{why}{what}",
+        level.load
+    )
+}
+
 /// Levels whose intervals stayed wider than was asked for.
 fn unresolved(report: &Report) -> Vec<String> {
     let Some(adaptive) = &report.adaptive else {
@@ -134,12 +157,9 @@ fn unresolved(report: &Report) -> Vec<String> {
                     )
                 }));
             }
-            None if adaptive.rounds < bench_stats::rounds::PILOT_ROUNDS => warnings.push(format!(
-                "{}: the sweep ended in its pilot, after {} of {} rounds",
-                level.load,
-                adaptive.rounds,
-                bench_stats::rounds::PILOT_ROUNDS
-            )),
+            None if adaptive.rounds < PILOT_ROUNDS => {
+                warnings.push(ended_in_pilot(report, adaptive, level));
+            }
             _ => {}
         }
     }
