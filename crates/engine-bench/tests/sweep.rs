@@ -637,20 +637,25 @@ fn code(number: u8) -> String {
     format!("{:?}", std::process::ExitCode::from(number))
 }
 
+/// The results of a sweep and a copy of them.
+fn copied(fixture: &Fixture) -> (String, String) {
+    let [a, b] = ["out", "copy"].map(|name| fixture.path(name).display().to_string());
+    let copied = std::process::Command::new("cp")
+        .args(["-r", &a, &b])
+        .status();
+    assert!(copied.unwrap().success());
+    (a, b)
+}
+
 #[test]
 fn a_slower_sweep_fails_a_comparison_that_was_asked_to() {
     let fixture = Fixture::new("ok");
     fixture.sweep(&["--chunks", "15,60", "--rounds", "4"]);
-    let (a, b) = (fixture.path("out"), fixture.path("slower"));
-    let copied = std::process::Command::new("cp")
-        .arg("-r")
-        .args([&a, &b])
-        .status();
-    assert!(copied.unwrap().success());
-    [&a, &b].into_iter().for_each(|out| forget_sums(out));
-    retime(&a, 1.0);
-    retime(&b, 1.05);
-    let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
+    let (a, b) = copied(&fixture);
+    let (a, b) = (a.as_str(), b.as_str());
+    [a, b].map(Path::new).into_iter().for_each(forget_sums);
+    retime(Path::new(a), 1.0);
+    retime(Path::new(b), 1.05);
     let against = |a: &str, b: &str| verb(&["compare", a, b, "--fail-on-regression", "2%"]);
     assert_eq!(against(a, b), code(1));
     assert_eq!(against(b, a), code(0), "faster is no regression");
@@ -685,10 +690,9 @@ fn few_rounds_decide_no_regression() {
     for rounds in ["1", "2"] {
         let fixture = Fixture::new("ok");
         fixture.sweep(&["--chunks", "15,60", "--rounds", rounds]);
-        let out = fixture.path("out");
-        let out = out.to_str().unwrap();
-        let ended = verb(&["compare", out, out, "--fail-on-regression", "2%"]);
-        assert_eq!(ended, code(2), "{rounds}");
+        let (a, b) = copied(&fixture);
+        let words = ["compare", &a, &b, "--fail-on-regression", "2%"];
+        assert_eq!(verb(&words), code(2), "{rounds}");
     }
 }
 
