@@ -2,7 +2,7 @@
 //! differently.
 //!
 //! Invariant: cells of one sweep are paired by round; cells of two sweeps are not, because nothing
-//! pairs their rounds. Without three rounds on both sides there is no verdict, as within a sweep.
+//! pairs their rounds. Without three rounds on both sides none is named faster or slower.
 
 use super::{compare, outcome::Outcome, summarize, summary::rounds_of};
 use alloy_primitives::B256;
