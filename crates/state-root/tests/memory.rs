@@ -107,7 +107,7 @@ fn use_by_block(kept_bytes: usize) -> Vec<usize> {
 fn what_is_kept_honours_its_bound() {
     // What threads and maps hold on their own.
     const BESIDE: usize = 200_000;
-    for bound in [0, 1_000_000, 4_000_000] {
+    for bound in [0, 500_000, 2_000_000] {
         let used = use_by_block(bound);
         let (most, last) = (used.iter().max().unwrap(), used.last().unwrap());
         assert!(*most <= bound + BESIDE, "{most} of {bound}");

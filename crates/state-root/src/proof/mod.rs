@@ -22,10 +22,10 @@ use crate::{
     error::RootError,
     keccak::Inputs,
     nibbles::{child_key, common_prefix, first_key, nibble, path},
-    sparse::{Arena, Branch, Encoded, LeafValue, NodeRef, Proof, ProofRoot, Scratch, root_hash},
+    sparse::{Arena, Branch, ChildRef, Encoded, LeafValue, NodeRef, Proof, ProofRoot, Scratch},
 };
 use alloy_primitives::B256;
-use alloy_trie::{BranchNodeCompact, EMPTY_ROOT_HASH, Nibbles, nodes::RlpNode};
+use alloy_trie::{BranchNodeCompact, EMPTY_ROOT_HASH, Nibbles};
 use peek::PeekCursor;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -109,13 +109,13 @@ impl Remains {
         scratch.write_leaf((key, start), value, self.inputs.bytes());
         let rlp = self.inputs.open();
         if rlp.len() < 32 {
-            let short = Encoded::plain(RlpNode::from_rlp(rlp));
+            let short = Encoded::plain(ChildRef::to_node(rlp));
             self.inputs.discard_open();
             return short;
         }
         self.inputs.end();
         self.stubs.push(stub);
-        Encoded::plain(RlpNode::word_rlp(&B256::ZERO))
+        Encoded::plain(ChildRef::to_hash(&B256::ZERO))
     }
 }
 
@@ -178,7 +178,7 @@ where
         }
         if let Some(Remains { inputs, stubs }) = self.remains {
             for (stub, hash) in stubs.into_iter().zip(inputs.hashes()) {
-                self.arena.stubs[stub] = Encoded::plain(RlpNode::word_rlp(&hash));
+                self.arena.stubs[stub] = Encoded::plain(ChildRef::to_hash(&hash));
             }
         }
         Ok(Proof {
@@ -193,7 +193,7 @@ where
         Ok(self
             .arena
             .encoded(root)
-            .map_or(EMPTY_ROOT_HASH, |root| root_hash(&root.rlp)))
+            .map_or(EMPTY_ROOT_HASH, |root| root.rlp.root_hash()))
     }
 
     /// The root node, of which nothing is stored when it is a branch.
@@ -356,7 +356,7 @@ fn child_encoding(parent: Encoding, below: &[Target]) -> Encoding {
 /// A branch of which a stored branch above names the hash.
 fn by_hash(hash: &B256, stored: bool) -> Encoded {
     Encoded {
-        rlp: RlpNode::word_rlp(hash),
+        rlp: ChildRef::to_hash(hash),
         hashed_branch: true,
         stored,
     }

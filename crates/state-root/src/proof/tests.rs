@@ -107,7 +107,7 @@ fn leaves_hashed_together_have_the_same_hashes() {
             !together
                 .stubs
                 .iter()
-                .any(|stub| stub.rlp.as_hash() == Some(B256::ZERO))
+                .any(|stub| stub.rlp.hash() == Some(B256::ZERO))
         );
     }
     assert!(stubs > 200, "{stubs}");

@@ -12,10 +12,9 @@ use super::{
 };
 use crate::{
     keccak::Inputs,
-    sparse::{BranchEncoder, Encoded, NodeUpdate, Scratch, node_update},
+    sparse::{BranchEncoder, ChildRef, Encoded, NodeUpdate, Scratch, node_update},
 };
 use alloy_primitives::U256;
-use alloy_trie::nodes::RlpNode;
 use std::mem::take;
 
 /// A changed node out of its place.
@@ -23,7 +22,7 @@ struct Item<K> {
     slot: Slot<K>,
     /// Where it begins, in nibbles.
     start: usize,
-    /// Its parent's item and the nibble it has there, if the parent is an item.
+    /// Its parent's item and its place among the children there, if the parent is an item.
     parent: Option<(usize, usize)>,
     /// Which of the tries it is of.
     trie: usize,
@@ -69,16 +68,19 @@ impl<K: Kind> Changed<K> {
         let (index, trie) = (self.items.len(), item.trie);
         self.items.push(item);
         let mut height = 0;
-        for nibble in 0..16 {
+        for place in 0.. {
             let Node::Branch(branch) = &mut self.items[index].slot.node else {
                 break;
             };
-            let child = &mut branch.children[nibble];
+            let start = branch.depth + 1;
+            let Some(child) = branch.children_mut().get_mut(place) else {
+                break;
+            };
             if child.is_changed() {
                 let child = Item {
                     slot: take(child),
-                    start: branch.depth + 1,
-                    parent: Some((index, nibble)),
+                    start,
+                    parent: Some((index, place)),
                     trie,
                 };
                 height = height.max(1 + self.take(child));
@@ -110,7 +112,7 @@ impl<K: Kind> Changed<K> {
             }
             for (pending, hash) in pending.drain(..).zip(inputs.hashes()) {
                 let item = &mut self.items[pending.item];
-                item.set(RlpNode::word_rlp(&hash), &pending, scratch);
+                item.set(ChildRef::to_hash(&hash), &pending, scratch);
             }
             for index in level {
                 self.put_back(index);
@@ -119,12 +121,14 @@ impl<K: Kind> Changed<K> {
     }
 
     fn put_back(&mut self, index: usize) {
-        let Some((parent, nibble)) = self.items[index].parent else {
+        let Some((parent, place)) = self.items[index].parent else {
             return;
         };
         let slot = take(&mut self.items[index].slot);
-        if let Node::Branch(branch) = &mut self.items[parent].slot.node {
-            branch.children[nibble] = slot;
+        if let Node::Branch(branch) = &mut self.items[parent].slot.node
+            && let Some(child) = branch.children_mut().get_mut(place)
+        {
+            *child = slot;
         }
     }
 }
@@ -147,13 +151,13 @@ impl<K: Kind> Item<K> {
             }
             Node::Branch(branch) => {
                 let mut encoder = BranchEncoder::new();
-                let children = branch.children.iter().flat_map(|child| &child.encoded);
+                let children = branch.children().iter().flat_map(|child| &child.encoded);
                 let hashed = children.filter(|child| child.hashed_branch).count();
                 let mut hashes = Vec::with_capacity(hashed);
-                for (nibble, child) in branch.children.iter().enumerate() {
+                for (nibble, child) in branch.nibbles().zip(branch.children()) {
                     if let Some(child) = &child.encoded {
                         encoder.push(nibble, child);
-                        hashes.extend(child.rlp.as_hash().filter(|_| child.hashed_branch));
+                        hashes.extend(child.rlp.hash().filter(|_| child.hashed_branch));
                     }
                 }
                 inputs.bytes().extend_from_slice(encoder.rlp());
@@ -167,7 +171,7 @@ impl<K: Kind> Item<K> {
         };
         let rlp = inputs.open();
         if rlp.len() < 32 {
-            let rlp = RlpNode::from_rlp(rlp);
+            let rlp = ChildRef::to_node(rlp);
             inputs.discard_open();
             let short = Pending {
                 item: 0,
@@ -181,7 +185,7 @@ impl<K: Kind> Item<K> {
     }
 
     /// Keeps the reference to the node, behind an extension where it begins further up.
-    fn set(&mut self, rlp: RlpNode, pending: &Pending, scratch: &mut Scratch) {
+    fn set(&mut self, rlp: ChildRef, pending: &Pending, scratch: &mut Scratch) {
         let (stored, is_branch) = (pending.stored, pending.is_branch);
         self.slot.encoded = Some(match &self.slot.node {
             Node::Branch(branch) if branch.depth > self.start => Encoded {

@@ -14,7 +14,6 @@ use alloy_primitives::{B256, U256};
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, VecDeque},
-    mem::size_of,
 };
 
 /// Tries kept besides the newest: that of the branch a short reorganisation has left.
@@ -125,8 +124,8 @@ fn add_accounts(slot: &Slot<AccountContent>, level: usize, worths: &mut Worths) 
     let Node::Branch(branch) = &slot.node else {
         return;
     };
-    let mut own = size_of::<Branch<AccountContent>>();
-    for child in &branch.children {
+    let mut own = branch.own_bytes();
+    for child in branch.children() {
         add_accounts(child, level + 1, worths);
         if let Node::Leaf(leaf) = &child.node {
             let storage = &leaf.content.storage;
@@ -142,8 +141,8 @@ fn add_slots(slot: &Slot<U256>, level: usize, worths: &mut Worths) {
     let Node::Branch(branch) = &slot.node else {
         return;
     };
-    let mut own = size_of::<Branch<U256>>();
-    for child in &branch.children {
+    let mut own = branch.own_bytes();
+    for child in branch.children() {
         add_slots(child, level + 1, worths);
         if matches!(child.node, Node::Leaf(_)) {
             own += child.bytes();
@@ -166,11 +165,11 @@ fn drop_until<C: Content>(
             slot.node = Node::None;
         }
         Node::Branch(branch) => {
-            for child in &mut branch.children {
+            for child in branch.children_mut() {
                 drop_until(child, level + 1, worth, below);
             }
-            let below: usize = branch.children.iter().map(Slot::bytes).sum();
-            branch.bytes = size_of::<Branch<C>>() + below;
+            let below: usize = branch.children().iter().map(Slot::bytes).sum();
+            branch.bytes = branch.own_bytes() + below;
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
 };
 use alloy_primitives::{B256, U256, map::B256Map};
 use alloy_trie::{EMPTY_ROOT_HASH, TrieAccount};
-use std::mem::{size_of, take};
+use std::mem::take;
 
 /// A leaf whose path is to be read, with what is to be done to it.
 pub(super) type Unknown<'c, K> = (Target, Option<&'c <K as Kind>::Change>);
@@ -319,7 +319,7 @@ impl<V: LeafValue, F> Import<V, F> {
     where
         F: FnMut(&B256, V) -> K,
     {
-        let encoded = self.arena.encoded(node).cloned();
+        let encoded = self.arena.encoded(node).copied();
         let node = match node.kind() {
             NodeKind::Empty | NodeKind::Stub(_) => Node::None,
             NodeKind::Leaf(index) => {
@@ -328,27 +328,20 @@ impl<V: LeafValue, F> Import<V, F> {
                 let key = leaf.key;
                 Node::Leaf(Box::new(Leaf { key, content }))
             }
-            NodeKind::Branch(index) => Node::Branch(Box::new(self.branch(index))),
+            NodeKind::Branch(index) => Node::Branch(self.branch(index)),
         };
         Slot { encoded, node }
     }
 
-    fn branch<K: Kind>(&mut self, index: usize) -> Branch<K>
+    fn branch<K: Kind>(&mut self, index: usize) -> Box<Branch<K>>
     where
         F: FnMut(&B256, V) -> K,
     {
         let known = &self.arena.branches[index];
-        let (key, depth, stored) = (known.key, known.depth, known.stored);
-        let children = known.children;
+        let (place, stored, children) = ((known.key, known.depth), known.stored, known.children);
         let children = children.map(|child| self.slot(child));
-        let below: usize = children.iter().map(Slot::bytes).sum();
-        Branch {
-            key,
-            depth,
-            stored,
-            epoch: self.epoch,
-            bytes: size_of::<Branch<K>>() + below,
-            children,
-        }
+        let mut branch = Branch::boxed(place, self.epoch, children);
+        branch.stored = stored;
+        branch
     }
 }

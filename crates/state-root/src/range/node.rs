@@ -8,11 +8,11 @@
 
 use crate::{
     nibbles::{common_prefix, nibble},
-    sparse::{Encoded, root_hash},
+    sparse::{ChildRef, Encoded},
 };
 use alloy_primitives::{B256, U256};
-use alloy_trie::{EMPTY_ROOT_HASH, TrieAccount, nodes::RlpNode};
-use std::mem::size_of;
+use alloy_trie::{EMPTY_ROOT_HASH, TrieAccount};
+use std::mem::{size_of, size_of_val, take};
 
 /// What a leaf can hold besides its key.
 pub(super) trait Content: Default + Send + Sync + 'static {
@@ -62,19 +62,27 @@ pub(super) struct Leaf<C> {
     pub(super) content: C,
 }
 
-/// A branch, with the extension before it if it begins further up.
+/// A branch, with the extension before it if it begins further up. It holds the children that there
+/// are, no more, so that a branch near the leaves takes a few cache lines.
+pub(super) type Branch<C> = BranchOf<[Slot<C>]>;
+
+/// A [`Branch`], or one in the making: its children are in an array of any length, in one of a length
+/// that is known when the program is compiled, or still elsewhere.
 #[derive(Debug)]
-pub(super) struct Branch<C> {
+pub(super) struct BranchOf<A: ?Sized> {
     /// Any key below it; the first `depth` nibbles are its path.
     pub(super) key: B256,
     pub(super) depth: usize,
-    /// Whether the database stores a node at its path.
-    pub(super) stored: bool,
     /// The last block that went this way. No branch below has a later one.
     pub(super) epoch: u64,
     /// Memory of its subtree, its own included.
     pub(super) bytes: usize,
-    pub(super) children: [Slot<C>; 16],
+    /// Whether the database stores a node at its path.
+    pub(super) stored: bool,
+    /// The nibbles that have a child, a bit for each.
+    nibbles: u16,
+    /// By nibble.
+    children: A,
 }
 
 impl<C> Default for Slot<C> {
@@ -89,7 +97,7 @@ impl<C> Default for Slot<C> {
 impl<C> Slot<C> {
     /// A trie of which only the root hash is known; nothing at all is when it is empty.
     pub(super) fn of_root(root: B256) -> Self {
-        let stub = || Encoded::plain(RlpNode::word_rlp(&root));
+        let stub = || Encoded::plain(ChildRef::to_hash(&root));
         Self {
             encoded: (root != EMPTY_ROOT_HASH).then(stub),
             node: Node::None,
@@ -112,7 +120,7 @@ impl<C> Slot<C> {
     /// The hash of the trie whose root is here, once it is encoded.
     pub(super) fn root_hash(&self) -> B256 {
         let encoded = self.encoded.as_ref();
-        encoded.map_or(EMPTY_ROOT_HASH, |encoded| root_hash(&encoded.rlp))
+        encoded.map_or(EMPTY_ROOT_HASH, |encoded| encoded.rlp.root_hash())
     }
 }
 
@@ -140,7 +148,7 @@ impl<C: Content> Slot<C> {
                 return None;
             }
             start = branch.depth + 1;
-            slot = &branch.children[nibble(key, branch.depth)];
+            slot = branch.child(nibble(key, branch.depth))?;
         }
         slot.is_stub().then_some(start)
     }
@@ -149,7 +157,7 @@ impl<C: Content> Slot<C> {
     pub(super) fn get(&self, key: &B256) -> Option<&C> {
         let mut slot = self;
         while let Node::Branch(branch) = &slot.node {
-            slot = &branch.children[nibble(key, branch.depth)];
+            slot = branch.child(nibble(key, branch.depth))?;
         }
         match &slot.node {
             Node::Leaf(leaf) if leaf.key == *key => Some(&leaf.content),
@@ -158,17 +166,120 @@ impl<C: Content> Slot<C> {
     }
 }
 
-impl<C> Branch<C> {
-    /// A branch without children.
-    pub(super) fn new(key: B256, depth: usize, epoch: u64) -> Self {
-        Self {
+/// The children of a branch in the making, by nibble.
+pub(super) type NewChildren<C> = [Slot<C>; 16];
+
+/// No children.
+pub(super) fn no_children<C>() -> NewChildren<C> {
+    std::array::from_fn(|_| Slot::default())
+}
+
+impl<C: Content> Branch<C> {
+    /// A branch on the path to `key`, with those of the children that are not empty.
+    pub(super) fn boxed(
+        (key, depth): (B256, usize),
+        epoch: u64,
+        children: NewChildren<C>,
+    ) -> Box<Self> {
+        let is_there = |(nibble, child): (usize, &Slot<C>)| u16::from(!child.is_empty()) << nibble;
+        let nibbles: u16 = children.iter().enumerate().map(is_there).sum();
+        let below: usize = children.iter().map(Slot::bytes).sum();
+        let head = BranchOf {
             key,
             depth,
-            stored: false,
             epoch,
-            bytes: size_of::<Self>(),
-            children: std::array::from_fn(|_| Slot::default()),
+            bytes: 0,
+            stored: false,
+            nibbles,
+            children: (),
+        };
+        let with_length = Self::WITH_LENGTH[nibbles.count_ones() as usize];
+        let mut branch = with_length(head, children);
+        branch.bytes = branch.own_bytes() + below;
+        branch
+    }
+
+    /// Makes a branch with as many children as the index says, which are those that are not empty.
+    const WITH_LENGTH: [fn(BranchOf<()>, NewChildren<C>) -> Box<Self>; 17] = [
+        Self::with_length::<0>,
+        Self::with_length::<1>,
+        Self::with_length::<2>,
+        Self::with_length::<3>,
+        Self::with_length::<4>,
+        Self::with_length::<5>,
+        Self::with_length::<6>,
+        Self::with_length::<7>,
+        Self::with_length::<8>,
+        Self::with_length::<9>,
+        Self::with_length::<10>,
+        Self::with_length::<11>,
+        Self::with_length::<12>,
+        Self::with_length::<13>,
+        Self::with_length::<14>,
+        Self::with_length::<15>,
+        Self::with_length::<16>,
+    ];
+
+    fn with_length<const LENGTH: usize>(head: BranchOf<()>, children: NewChildren<C>) -> Box<Self> {
+        let mut there = children.into_iter().filter(|child| !child.is_empty());
+        Box::new(BranchOf {
+            key: head.key,
+            depth: head.depth,
+            epoch: head.epoch,
+            bytes: head.bytes,
+            stored: head.stored,
+            nibbles: head.nibbles,
+            children: std::array::from_fn::<_, LENGTH, _>(|_| there.next().unwrap_or_default()),
+        })
+    }
+}
+
+impl<C> Branch<C> {
+    /// Memory of the branch without what is below it.
+    pub(super) fn own_bytes(&self) -> usize {
+        size_of_val(self)
+    }
+
+    /// The child at a nibble, if there is one.
+    pub(super) fn child(&self, nibble: usize) -> Option<&Slot<C>> {
+        self.children.get(self.place(nibble)?)
+    }
+
+    /// The same, to be changed.
+    pub(super) fn child_mut(&mut self, nibble: usize) -> Option<&mut Slot<C>> {
+        let place = self.place(nibble)?;
+        self.children.get_mut(place)
+    }
+
+    /// The children by nibble.
+    pub(super) fn children(&self) -> &[Slot<C>] {
+        &self.children
+    }
+
+    /// The same, to be changed.
+    pub(super) fn children_mut(&mut self) -> &mut [Slot<C>] {
+        &mut self.children
+    }
+
+    /// The nibbles of the children, in their order.
+    pub(super) fn nibbles(&self) -> impl Iterator<Item = usize> + use<C> {
+        let nibbles = self.nibbles;
+        (0..16).filter(move |nibble| nibbles >> nibble & 1 == 1)
+    }
+
+    /// Takes the children away, each to the place of its nibble.
+    pub(super) fn take_children(&mut self) -> NewChildren<C> {
+        let mut taken = no_children();
+        for (nibble, child) in self.nibbles().zip(&mut self.children) {
+            taken[nibble] = take(child);
         }
+        taken
+    }
+
+    /// Where the child at a nibble is among the children.
+    fn place(&self, nibble: usize) -> Option<usize> {
+        let before = self.nibbles & ((1 << nibble) - 1);
+        (self.nibbles >> nibble & 1 == 1).then(|| before.count_ones() as usize)
     }
 
     /// Whether `key` lies below it.

@@ -2,7 +2,7 @@
 
 use super::{
     kept::OLDER_TRIES,
-    node::{Branch, Content, Leaf, Node, Slot},
+    node::{Content, Leaf, Node, Slot},
     *,
 };
 use crate::{
@@ -10,7 +10,10 @@ use crate::{
     updates::Account,
 };
 use alloy_primitives::{U256, keccak256};
-use std::{mem::size_of, thread};
+use std::{
+    mem::{size_of, size_of_val},
+    thread,
+};
 
 fn pool(grain: usize, threads: usize, kept_bytes: usize) -> RangePool {
     RangePool::new(RangeConfig {
@@ -135,8 +138,11 @@ fn recount<C: Content>(slot: &Slot<C>, hanging: &impl Fn(&C) -> usize) -> usize 
         Node::None => 0,
         Node::Leaf(leaf) => size_of::<Leaf<C>>() + hanging(&leaf.content),
         Node::Branch(branch) => {
-            let below = branch.children.iter().map(|child| recount(child, hanging));
-            below.sum::<usize>() + size_of::<Branch<C>>()
+            let below = branch
+                .children()
+                .iter()
+                .map(|child| recount(child, hanging));
+            below.sum::<usize>() + size_of_val(&**branch)
         }
     }
 }

@@ -14,7 +14,7 @@ use super::{
     change::{Change, Keyed, weight},
     found::Lane,
     kind::{Kind, Unknown},
-    node::{Branch, Leaf, Node, Slot},
+    node::{Branch, Leaf, Node, Slot, no_children},
 };
 use crate::{
     chunk::Target,
@@ -141,6 +141,9 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
         Ok(())
     }
 }
+
+/// A child that a branch did not have, with its nibble; empty if it has come to nothing.
+type Added<K> = (usize, Slot<K>);
 
 /// Ranges in the hands of one thread.
 pub(super) struct Region<'a, S: StateSource, K: Kind> {
@@ -293,12 +296,12 @@ impl<S: StateSource, K: Kind> Region<'_, S, K> {
         (key, depth): (B256, usize),
         changes: &[Keyed<K::Change>],
     ) -> Result<bool, RootError> {
-        let mut branch = Branch::new(key, depth, self.pass.work.epoch());
-        let below = &mut branch.children[nibble(&key, depth)];
-        *below = take(slot);
+        let mut below = take(slot);
         below.encoded = None;
-        branch.bytes += below.bytes();
-        slot.node = Node::Branch(Box::new(branch));
+        let mut children = no_children();
+        children[nibble(&key, depth)] = below;
+        let branch = Branch::boxed((key, depth), self.pass.work.epoch(), children);
+        slot.node = Node::Branch(branch);
         self.descend(slot, changes)?;
         Ok(true)
     }
@@ -313,13 +316,14 @@ impl<S: StateSource, K: Kind> Region<'_, S, K> {
             return Err(RootError::Inconsistent);
         };
         branch.epoch = self.pass.work.epoch();
+        let mut added = Vec::new();
         let changed = if self.is_whole {
-            self.descend_whole(branch, changes)?
+            self.descend_whole(branch, changes, &mut added)?
         } else {
-            self.descend_cut(branch, changes)?
+            self.descend_cut(branch, changes, &mut added)?
         };
         if changed {
-            self.settle(slot)?;
+            self.settle(slot, added)?;
         }
         Ok(changed)
     }
@@ -328,14 +332,22 @@ impl<S: StateSource, K: Kind> Region<'_, S, K> {
         &mut self,
         branch: &mut Branch<K>,
         mut changes: &[Keyed<K::Change>],
+        added: &mut Vec<Added<K>>,
     ) -> Result<bool, RootError> {
         let mut changed = false;
+        let start = branch.depth + 1;
         while let Some((here, below)) = split_first_nibble(&mut changes, branch.depth) {
-            let child = &mut branch.children[here];
-            let before = child.bytes();
-            let result = self.at(child, branch.depth + 1, below);
-            branch.bytes = branch.bytes + child.bytes() - before;
-            changed |= result?;
+            if let Some(child) = branch.child_mut(here) {
+                let before = child.bytes();
+                let result = self.at(child, start, below);
+                let after = child.bytes();
+                branch.bytes = branch.bytes + after - before;
+                changed |= result?;
+            } else {
+                let mut child = Slot::default();
+                changed |= self.at(&mut child, start, below)?;
+                added.push((here, child));
+            }
         }
         Ok(changed)
     }
@@ -344,40 +356,61 @@ impl<S: StateSource, K: Kind> Region<'_, S, K> {
         &mut self,
         branch: &mut Branch<K>,
         mut changes: &[Keyed<K::Change>],
+        added: &mut Vec<Added<K>>,
     ) -> Result<bool, RootError> {
         let mut ranges = Vec::new();
         while let Some((nibble, changes)) = split_first_nibble(&mut changes, branch.depth) {
             ranges.push(Range {
                 nibble,
-                slot: take(&mut branch.children[nibble]),
+                slot: branch.child_mut(nibble).map(take).unwrap_or_default(),
                 changes,
                 changed: false,
             });
         }
         let before: usize = ranges.iter().map(|range| range.slot.bytes()).sum();
+        branch.bytes -= before;
         let result = self.pass.run(&mut ranges, branch.depth + 1, self.lane);
-        let after: usize = ranges.iter().map(|range| range.slot.bytes()).sum();
-        branch.bytes = branch.bytes + after - before;
         let mut changed = false;
         for range in ranges {
             changed |= range.changed;
-            branch.children[range.nibble] = range.slot;
+            if let Some(child) = branch.child_mut(range.nibble) {
+                let after = range.slot.bytes();
+                *child = range.slot;
+                branch.bytes += after;
+            } else {
+                added.push((range.nibble, range.slot));
+            }
         }
         result.map(|()| changed)
     }
 
-    /// What remains of a branch after changes below it: a lone child takes its place.
-    fn settle(&mut self, slot: &mut Slot<K>) -> Result<(), RootError> {
+    /// What remains of a branch after changes below it: children that are gone are left out, those
+    /// that came are put in, and a lone child takes its place.
+    fn settle(&mut self, slot: &mut Slot<K>, added: Vec<Added<K>>) -> Result<(), RootError> {
         let Node::Branch(branch) = &mut slot.node else {
             return Ok(());
         };
-        let mut children = (0..16).filter(|&nibble| !branch.children[nibble].is_empty());
-        let only = match (children.next(), children.next()) {
-            (Some(_), Some(_)) => return Ok(()),
+        let has_all = branch.children().iter().all(|child| !child.is_empty());
+        let is_branch = branch.children().len() > 1;
+        if is_branch && has_all && added.iter().all(|(_, child)| child.is_empty()) {
+            return Ok(());
+        }
+        let mut children = branch.take_children();
+        for (nibble, child) in added {
+            children[nibble] = child;
+        }
+        let (key, depth) = (branch.key, branch.depth);
+        let mut there = (0..16).filter(|&nibble| !children[nibble].is_empty());
+        let only = match (there.next(), there.next()) {
+            (Some(_), Some(_)) => {
+                let stored = branch.stored;
+                *branch = Branch::boxed((key, depth), branch.epoch, children);
+                branch.stored = stored;
+                return Ok(());
+            }
             (first, _) => first,
         };
-        drop(children);
-        let (key, depth) = (branch.key, branch.depth);
+        drop(there);
         if branch.stored {
             self.lane.found.nodes.removed.push(path(&key, depth));
         }
@@ -385,7 +418,7 @@ impl<S: StateSource, K: Kind> Region<'_, S, K> {
             *slot = Slot::default();
             return Ok(());
         };
-        let mut child = take(&mut branch.children[nibble]);
+        let mut child = take(&mut children[nibble]);
         if child.is_stub() {
             let target = Target {
                 key: child_key(&key, depth, nibble),

@@ -4,9 +4,9 @@
 //! any key below it. An extension is no node but the gap between where a branch begins and where
 //! it branches. So a node never changes when its parent moves, only its encoding does.
 
+use super::ChildRef;
 use crate::nibbles::common_prefix;
 use alloy_primitives::B256;
-use alloy_trie::nodes::RlpNode;
 
 /// What a leaf can hold. The RLP encoding is the leaf's value.
 pub(crate) trait LeafValue:
@@ -18,10 +18,10 @@ impl LeafValue for alloy_primitives::U256 {}
 impl LeafValue for alloy_trie::TrieAccount {}
 
 /// What a parent needs to know of a child.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Encoded {
     /// The node's hash, or the node itself when its RLP is shorter than 32 bytes.
-    pub(crate) rlp: RlpNode,
+    pub(crate) rlp: ChildRef,
     /// Whether it is a branch, without an extension before it, that is referred to by hash.
     pub(crate) hashed_branch: bool,
     /// Whether it is, or an extension leads to, a branch that is stored.
@@ -30,7 +30,7 @@ pub(crate) struct Encoded {
 
 impl Encoded {
     /// A leaf, or anything else no branch is stored below.
-    pub(crate) fn plain(rlp: RlpNode) -> Self {
+    pub(crate) fn plain(rlp: ChildRef) -> Self {
         Self {
             rlp,
             hashed_branch: false,

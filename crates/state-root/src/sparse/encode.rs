@@ -1,10 +1,11 @@
 //! The RLP of trie nodes (yellow paper, appendix D), written without intermediate allocations.
 
+use super::ChildRef;
 use super::arena::{Arena, Branch, Encoded, Leaf, LeafValue};
 use crate::nibbles::{KEY_LEN, nibble, path};
 use alloy_primitives::B256;
 use alloy_rlp::{BufMut, EMPTY_STRING_CODE, Header};
-use alloy_trie::{BranchNodeCompact, Nibbles, TrieMask, nodes::RlpNode};
+use alloy_trie::{BranchNodeCompact, Nibbles, TrieMask};
 
 /// A hex-prefix encoded path: a flag and up to 64 nibbles.
 struct CompactPath {
@@ -69,7 +70,7 @@ impl Scratch {
         node.clear();
         self.write_leaf((key, start), value, &mut node);
         self.node = node;
-        Encoded::plain(RlpNode::from_rlp(&self.node))
+        Encoded::plain(ChildRef::to_node(&self.node))
     }
 
     /// Appends the RLP of a leaf that begins at nibble `start` of its key.
@@ -99,8 +100,8 @@ impl Scratch {
         key: &B256,
         start: usize,
         depth: usize,
-        child: &RlpNode,
-    ) -> RlpNode {
+        child: &ChildRef,
+    ) -> ChildRef {
         let path = CompactPath::new(key, start, depth, false);
         self.node.clear();
         let payload_length = path.rlp_len() + child.len();
@@ -111,7 +112,7 @@ impl Scratch {
         .encode(&mut self.node);
         path.encode(&mut self.node);
         self.node.put_slice(child);
-        RlpNode::from_rlp(&self.node)
+        ChildRef::to_node(&self.node)
     }
 }
 
@@ -170,7 +171,7 @@ impl BranchEncoder {
         scratch: &mut Scratch,
     ) -> Encoded {
         let stored = self.is_stored(depth);
-        let rlp = RlpNode::from_rlp(self.rlp());
+        let rlp = ChildRef::to_node(self.rlp());
         if depth == start {
             return Encoded {
                 hashed_branch: rlp.is_hash(),

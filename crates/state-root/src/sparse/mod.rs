@@ -8,16 +8,18 @@
 
 mod apply;
 mod arena;
+mod child_ref;
 mod encode;
 mod root;
 
 pub(crate) use arena::{Arena, Branch, Encoded, Leaf, LeafValue, NodeKind, NodeRef};
+pub(crate) use child_ref::ChildRef;
 pub(crate) use encode::{BranchEncoder, NodeUpdate, Scratch, merge_updates, node_update};
-pub(crate) use root::{Finished, root_hash};
+pub(crate) use root::Finished;
 
 use crate::nibbles::nibble;
 use alloy_primitives::{B256, U256};
-use alloy_trie::{EMPTY_ROOT_HASH, Nibbles, TrieAccount, nodes::RlpNode};
+use alloy_trie::{EMPTY_ROOT_HASH, Nibbles, TrieAccount};
 
 /// Nodes on the paths of some targets, read from the database.
 #[derive(Debug)]
@@ -34,7 +36,7 @@ impl<V> Proof<V> {
         Some(
             self.arena
                 .encoded(root.node)
-                .map_or(EMPTY_ROOT_HASH, |root| root_hash(&root.rlp)),
+                .map_or(EMPTY_ROOT_HASH, |root| root.rlp.root_hash()),
         )
     }
 }
@@ -69,7 +71,7 @@ impl<V: LeafValue> SparseTrie<V> {
     /// A trie of which nothing is known, not even its root.
     pub(crate) fn blind() -> Self {
         let mut trie = Self::empty();
-        trie.root = trie.arena.add_stub(Encoded::plain(RlpNode::default()));
+        trie.root = trie.arena.add_stub(Encoded::plain(ChildRef::default()));
         trie
     }
 
@@ -158,7 +160,7 @@ impl<V: LeafValue> SparseTrie<V> {
             (NodeKind::Stub(stub), _) => {
                 // A proof leaves out what its parent knows, which is what the stub holds.
                 if self.arena.encoded(new).is_none() {
-                    let encoded = self.arena.stubs[stub].clone();
+                    let encoded = self.arena.stubs[stub];
                     self.arena.set_encoded(new, Some(encoded));
                 }
                 new

@@ -1,11 +1,12 @@
 //! The root of a partial trie and the stored branches that change with it.
 
 use super::{
-    Branch, BranchEncoder, Encoded, LeafValue, NodeKind, NodeRef, NodeUpdate, Scratch, SparseTrie,
+    Branch, BranchEncoder, ChildRef, Encoded, LeafValue, NodeKind, NodeRef, NodeUpdate, Scratch,
+    SparseTrie,
     encode::{merge_updates, node_update},
 };
-use alloy_primitives::{B256, keccak256};
-use alloy_trie::{EMPTY_ROOT_HASH, nodes::RlpNode};
+use alloy_primitives::B256;
+use alloy_trie::EMPTY_ROOT_HASH;
 use rayon::prelude::*;
 
 /// Below this many nodes a trie is hashed on one thread: waking others costs more.
@@ -36,7 +37,7 @@ impl<V: LeafValue> SparseTrie<V> {
         };
         let root = match self.root.kind() {
             NodeKind::Empty => EMPTY_ROOT_HASH,
-            _ => root_hash(&pass.node(self.root, 0).rlp),
+            _ => pass.node(self.root, 0).rlp.root_hash(),
         };
         Finished {
             root,
@@ -46,11 +47,6 @@ impl<V: LeafValue> SparseTrie<V> {
             updates: merge_updates(pass.updates, self.removed),
         }
     }
-}
-
-/// The hash of a root node, which is hashed however short it is.
-pub(crate) fn root_hash(rlp: &RlpNode) -> B256 {
-    rlp.as_hash().unwrap_or_else(|| keccak256(rlp))
 }
 
 /// A walk over the changed nodes of a trie.
@@ -67,14 +63,14 @@ impl<V: LeafValue> Pass<'_, V> {
     /// The encoding of a node that begins at nibble `start`.
     fn node(&mut self, node: NodeRef, start: usize) -> Encoded {
         if let Some(encoded) = self.trie.arena.encoded(node) {
-            return encoded.clone();
+            return *encoded;
         }
         self.hashed += 1;
         self.chain += 1;
         match node.kind() {
             NodeKind::Leaf(index) => self.scratch.leaf(&self.trie.arena.leaves[index], start),
             NodeKind::Branch(index) => self.branch(&self.trie.arena.branches[index], start),
-            NodeKind::Empty | NodeKind::Stub(_) => Encoded::plain(RlpNode::default()),
+            NodeKind::Empty | NodeKind::Stub(_) => Encoded::plain(ChildRef::default()),
         }
     }
 
@@ -84,7 +80,7 @@ impl<V: LeafValue> Pass<'_, V> {
         let mut add = |nibble, child: &Encoded| {
             encoder.push(nibble, child);
             if child.hashed_branch {
-                hashes.extend(child.rlp.as_hash());
+                hashes.extend(child.rlp.hash());
             }
         };
         if start == 0 && self.trie.arena.node_count() >= PARALLEL_NODES {
