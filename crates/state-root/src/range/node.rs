@@ -169,6 +169,9 @@ impl<C: Content> Slot<C> {
 /// The children of a branch in the making, by nibble.
 pub(super) type NewChildren<C> = [Slot<C>; 16];
 
+/// Makes a branch of what it has besides children, and those.
+type MakeBranch<C> = fn(BranchOf<()>, NewChildren<C>) -> Box<Branch<C>>;
+
 /// No children.
 pub(super) fn no_children<C>() -> NewChildren<C> {
     std::array::from_fn(|_| Slot::default())
@@ -200,7 +203,7 @@ impl<C: Content> Branch<C> {
     }
 
     /// Makes a branch with as many children as the index says, which are those that are not empty.
-    const WITH_LENGTH: [fn(BranchOf<()>, NewChildren<C>) -> Box<Self>; 17] = [
+    const WITH_LENGTH: [MakeBranch<C>; 17] = [
         Self::with_length::<0>,
         Self::with_length::<1>,
         Self::with_length::<2>,
