@@ -142,7 +142,7 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
     }
 }
 
-/// A child that a branch did not have, with its nibble; empty if it has come to nothing.
+/// A child that a branch did not have, with its nibble.
 type Added<K> = (usize, Slot<K>);
 
 /// Ranges in the hands of one thread.
@@ -345,8 +345,10 @@ impl<S: StateSource, K: Kind> Region<'_, S, K> {
                 changed |= result?;
             } else {
                 let mut child = Slot::default();
-                changed |= self.at(&mut child, start, below)?;
-                added.push((here, child));
+                if self.at(&mut child, start, below)? {
+                    changed = true;
+                    added.push((here, child));
+                }
             }
         }
         Ok(changed)
@@ -377,7 +379,7 @@ impl<S: StateSource, K: Kind> Region<'_, S, K> {
                 let after = range.slot.bytes();
                 *child = range.slot;
                 branch.bytes += after;
-            } else {
+            } else if range.changed {
                 added.push((range.nibble, range.slot));
             }
         }
@@ -392,7 +394,7 @@ impl<S: StateSource, K: Kind> Region<'_, S, K> {
         };
         let has_all = branch.children().iter().all(|child| !child.is_empty());
         let is_branch = branch.children().len() > 1;
-        if is_branch && has_all && added.iter().all(|(_, child)| child.is_empty()) {
+        if is_branch && has_all && added.is_empty() {
             return Ok(());
         }
         let mut children = branch.take_children();
