@@ -10,7 +10,7 @@ use alloy_trie::{BranchNodeCompact, Nibbles};
 use reth_codecs::{Compact, Compress, Decompress};
 use reth_primitives_traits::Account as StoredAccount;
 use reth_zstd_compressors::with_receipt_decompressor;
-use state_root::updates::Account;
+use state_root::{StoredBranch, updates::Account};
 
 /// Highest block in the key of a history's last shard, which is still being filled.
 pub(crate) const LAST_SHARD: u64 = u64::MAX;
@@ -86,6 +86,22 @@ pub(crate) fn decode_node(value: &[u8]) -> Option<BranchNodeCompact> {
 /// Appends a branch node.
 pub(crate) fn encode_node(node: &BranchNodeCompact, buf: &mut Vec<u8>) {
     node.to_compact(buf);
+}
+
+/// The same without the root hash, which no branch but a root can have.
+pub(crate) fn decode_branch(value: &[u8]) -> Option<StoredBranch> {
+    decode_node(value).map(StoredBranch::from)
+}
+
+/// Appends a branch as [`encode_node`] does.
+pub(crate) fn encode_branch(branch: &StoredBranch, buf: &mut Vec<u8>) {
+    let masks = branch.masks();
+    for mask in [masks.state, masks.tree, masks.hash] {
+        buf.extend_from_slice(&mask.get().to_be_bytes());
+    }
+    for hash in branch.hashes() {
+        buf.extend_from_slice(hash.as_slice());
+    }
 }
 
 /// Appends an account. No code is stored as an absent hash.
@@ -390,8 +406,13 @@ mod tests {
         let mut buf = Vec::new();
         encode_node(&node, &mut buf);
         assert_eq!(buf, [&hex!("8003 0001 8000")[..], SLOT.as_slice()].concat());
-        assert_eq!(decode_node(&buf), Some(node));
+        assert_eq!(decode_node(&buf), Some(node.clone()));
         assert_eq!(decode_node(&buf[..20]), None);
+        let branch = StoredBranch::from(node);
+        let mut same = Vec::new();
+        encode_branch(&branch, &mut same);
+        assert_eq!(same, buf);
+        assert_eq!(decode_branch(&buf), Some(branch));
     }
 
     #[test]

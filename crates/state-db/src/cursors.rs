@@ -10,9 +10,10 @@ use crate::{
     view::undecodable,
 };
 use alloy_primitives::{B256, U256};
-use alloy_trie::{BranchNodeCompact, Nibbles};
+use alloy_trie::Nibbles;
 use signet_libmdbx::{Cursor, Ro, TransactionKind};
 use state_root::{
+    StoredBranch,
     cursor::{CursorError, HashedCursor, StateView, TrieCursor},
     updates::Account,
 };
@@ -112,16 +113,13 @@ macro_rules! opaque_debug {
 opaque_debug!(DbTrieCursor, DbAccountCursor, DbSlotCursor);
 
 impl<'a, K: TransactionKind> DbTrieCursor<'a, K> {
-    fn decode(
-        &self,
-        row: Option<Row<'_>>,
-    ) -> Result<Option<(Nibbles, BranchNodeCompact)>, CursorError> {
+    fn decode(&self, row: Option<Row<'_>>) -> Result<Option<(Nibbles, StoredBranch)>, CursorError> {
         let dup = self.0.table.is_dup_sort();
         decode_row(&self.0, row, |key, value| {
             if dup {
-                codec::decode_storage_node(value)
+                codec::decode_storage_node(value).map(|(path, node)| (path, node.into()))
             } else {
-                Some((codec::decode_path(key)?, codec::decode_node(value)?))
+                Some((codec::decode_path(key)?, codec::decode_branch(value)?))
             }
         })
     }
@@ -139,7 +137,7 @@ impl<'a, K: TransactionKind> DbTrieCursor<'a, K> {
 }
 
 impl<K: TransactionKind> TrieCursor for DbTrieCursor<'_, K> {
-    fn seek_exact(&mut self, path: &Nibbles) -> Result<Option<BranchNodeCompact>, CursorError> {
+    fn seek_exact(&mut self, path: &Nibbles) -> Result<Option<StoredBranch>, CursorError> {
         let subkey = codec::path_subkey(path);
         let dup = self.0.table.is_dup_sort();
         let Some((key, value)) = self.seek_row(path)? else {
@@ -159,20 +157,17 @@ impl<K: TransactionKind> TrieCursor for DbTrieCursor<'_, K> {
         } else {
             &value[..]
         };
-        let node = codec::decode_node(node);
+        let node = codec::decode_branch(node);
         node.map(Some)
             .ok_or_else(|| self.0.undecodable(&key).into())
     }
 
-    fn seek(
-        &mut self,
-        path: &Nibbles,
-    ) -> Result<Option<(Nibbles, BranchNodeCompact)>, CursorError> {
+    fn seek(&mut self, path: &Nibbles) -> Result<Option<(Nibbles, StoredBranch)>, CursorError> {
         let row = self.seek_row(path)?;
         self.decode(row)
     }
 
-    fn next(&mut self) -> Result<Option<(Nibbles, BranchNodeCompact)>, CursorError> {
+    fn next(&mut self) -> Result<Option<(Nibbles, StoredBranch)>, CursorError> {
         let row = self.0.next()?;
         self.decode(row)
     }

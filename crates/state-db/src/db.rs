@@ -3,6 +3,7 @@
 use crate::{
     error::{Context, DbError},
     lock::StorageLock,
+    pause::{HeldWriter, Pause},
     tables::Handles,
     tx::{DbView, DbWrite},
 };
@@ -74,6 +75,7 @@ pub(crate) struct Inner {
     pub(crate) env: Environment,
     pub(crate) handles: Handles,
     pub(crate) folder: PathBuf,
+    pub(crate) pause: Arc<Pause>,
     _lock: Option<StorageLock>,
 }
 
@@ -116,6 +118,7 @@ impl StateDb {
                 env,
                 handles,
                 folder,
+                pause: Arc::default(),
                 _lock: lock,
             }),
         })
@@ -124,6 +127,12 @@ impl StateDb {
     /// Begins a read transaction: one consistent snapshot, to be used by one thread, briefly.
     pub fn view(&self) -> Result<DbView, DbError> {
         DbView::begin(self.inner.clone())
+    }
+
+    /// Stops whoever writes, at the next row, until the answer is dropped: for moments in which all
+    /// processors are needed elsewhere. A commit that has begun goes on.
+    pub fn hold_writer(&self) -> HeldWriter {
+        HeldWriter::new(self.inner.pause.clone())
     }
 
     /// Names the database in an error that tells of missing room.

@@ -9,12 +9,12 @@ use crate::{
     codec::{self, LAST_SHARD, SHARD_BLOCKS},
     error::{Context, DbError},
     tables::Table,
-    tx::{DbTx, DbWrite, Row},
+    tx::{DbTx, DbWrite, Row, WriteCursor},
     view::undecodable,
 };
 use alloy_primitives::{Address, B256, U256};
 use roaring::RoaringTreemap;
-use signet_libmdbx::{Cursor, Rw, TransactionKind, WriteFlags};
+use signet_libmdbx::TransactionKind;
 use state_root::updates::Account;
 use std::borrow::Cow;
 
@@ -140,9 +140,9 @@ impl DbWrite {
     /// Adds blocks to histories. `changes` is sorted by key, then block.
     pub(crate) fn extend_histories(&self, changes: &[(HistoryKey, u64)]) -> Result<(), DbError> {
         for same_table in changes.chunk_by(|a, b| a.0.table() == b.0.table()) {
-            let mut cursor = self.cursor(same_table[0].0.table())?;
+            let mut shards = self.writer(same_table[0].0.table())?;
             for group in same_table.chunk_by(|a, b| a.0 == b.0) {
-                extend_history(&mut cursor, group[0].0, group)?;
+                extend_history(&mut shards, group[0].0, group)?;
             }
         }
         Ok(())
@@ -151,9 +151,9 @@ impl DbWrite {
     /// Removes the blocks above `target` from histories, which are sorted by key.
     pub(crate) fn cut_histories(&self, keys: &[HistoryKey], target: u64) -> Result<(), DbError> {
         for same_table in keys.chunk_by(|a, b| a.table() == b.table()) {
-            let mut cursor = self.cursor(same_table[0].table())?;
+            let mut shards = self.writer(same_table[0].table())?;
             for key in same_table {
-                cut_history(&mut cursor, *key, target)?;
+                cut_history(&mut shards, *key, target)?;
             }
         }
         Ok(())
@@ -162,13 +162,13 @@ impl DbWrite {
 
 /// Adds the blocks of `group` to the history of `key`.
 fn extend_history(
-    cursor: &mut Cursor<'_, Rw>,
+    shards: &mut WriteCursor<'_>,
     key: HistoryKey,
     group: &[(HistoryKey, u64)],
 ) -> Result<(), DbError> {
     let table = key.table();
     let last = key.shard(LAST_SHARD);
-    let stored: Option<Cow<'_, [u8]>> = cursor.set(&last).doing("read", table.name())?;
+    let stored: Option<Cow<'_, [u8]>> = shards.raw().set(&last).doing("read", table.name())?;
     let mut blocks = match stored {
         Some(value) => decode_shard(&value).ok_or_else(|| undecodable(table, &last))?,
         None => RoaringTreemap::new(),
@@ -176,17 +176,17 @@ fn extend_history(
     for (_, block) in group {
         blocks.insert(*block);
     }
-    write_shards(cursor, key, &blocks)
+    write_shards(shards, key, &blocks)
 }
 
 /// Cuts what the last shard holds into full shards and a new last one.
 fn write_shards(
-    cursor: &mut Cursor<'_, Rw>,
+    shards: &mut WriteCursor<'_>,
     key: HistoryKey,
     blocks: &RoaringTreemap,
 ) -> Result<(), DbError> {
     if blocks.len() <= SHARD_BLOCKS as u64 {
-        return put_shard(cursor, key, LAST_SHARD, blocks);
+        return put_shard(shards, key, LAST_SHARD, blocks);
     }
     let all: Vec<u64> = blocks.iter().collect();
     let mut chunks = all.chunks(SHARD_BLOCKS).peekable();
@@ -196,26 +196,25 @@ fn write_shards(
         } else {
             LAST_SHARD
         };
-        put_shard(cursor, key, highest, &chunk.iter().copied().collect())?;
+        put_shard(shards, key, highest, &chunk.iter().copied().collect())?;
     }
     Ok(())
 }
 
 fn put_shard(
-    cursor: &mut Cursor<'_, Rw>,
+    shards: &mut WriteCursor<'_>,
     key: HistoryKey,
     highest: u64,
     blocks: &RoaringTreemap,
 ) -> Result<(), DbError> {
     let value = encode_shard(blocks)?;
-    cursor
-        .put(&key.shard(highest), &value, WriteFlags::UPSERT)
-        .doing("write", key.table().name())
+    shards.upsert(&key.shard(highest), Some(&value))
 }
 
 /// Removes the blocks above `target` from one history.
-fn cut_history(cursor: &mut Cursor<'_, Rw>, key: HistoryKey, target: u64) -> Result<(), DbError> {
+fn cut_history(shards: &mut WriteCursor<'_>, key: HistoryKey, target: u64) -> Result<(), DbError> {
     let table = key.table();
+    let cursor = shards.raw();
     let last = key.shard(LAST_SHARD);
     let prefix = &last[..last.len() - 8];
     let mut row: Option<Row<'_>> = cursor.set_key(&last).doing("read", table.name())?;
@@ -226,7 +225,7 @@ fn cut_history(cursor: &mut Cursor<'_, Rw>, key: HistoryKey, target: u64) -> Res
             if *found != *last {
                 cursor.del().doing("delete from", table.name())?;
             }
-            return put_shard(cursor, key, LAST_SHARD, &blocks);
+            return put_shard(shards, key, LAST_SHARD, &blocks);
         }
         cursor.del().doing("delete from", table.name())?;
         row = cursor.prev().doing("read", table.name())?;

@@ -12,6 +12,7 @@
 //!
 //! Every write is one MDBX transaction: it happens completely or not at all.
 
+mod batch;
 mod codec;
 mod contain;
 mod cursors;
@@ -22,6 +23,7 @@ mod loader;
 mod lock;
 mod overlay;
 mod overlay_cursor;
+mod pause;
 pub mod rows;
 mod state_write;
 mod stats;
@@ -43,6 +45,7 @@ pub use error::{DbError, UnwindError};
 pub use loader::Loader;
 pub use overlay::Overlay;
 pub use overlay_cursor::{OverlaySource, OverlayView};
+pub use pause::HeldWriter;
 pub use stats::{DbStats, TableStats};
 pub use tables::Table;
 pub use tx::{DbTx, DbView};

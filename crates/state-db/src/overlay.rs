@@ -9,9 +9,12 @@
 //! nothing older shows through, of lower layers or of the database.
 
 use alloy_primitives::{B256, U256, map::B256Map};
-use alloy_trie::{BranchNodeCompact, Nibbles};
+use alloy_trie::Nibbles;
 use smallvec::SmallVec;
-use state_root::updates::{Account, HashedState, HashedStorage, StorageTrieUpdates, TrieUpdates};
+use state_root::{
+    StoredBranch,
+    updates::{Account, HashedState, HashedStorage, StorageTrieUpdates, TrieUpdates},
+};
 use std::sync::Arc;
 
 /// Sorted changes by key.
@@ -84,16 +87,6 @@ impl Overlay {
         self
     }
 
-    /// Everything as one layer.
-    pub(crate) fn flatten(self) -> (Arc<HashedState>, Arc<TrieUpdates>) {
-        let layer = match &self.layers[..] {
-            [] => return Default::default(),
-            [layer] => layer.clone(),
-            layers => merge_layers(layers),
-        };
-        (layer.hashed, layer.trie)
-    }
-
     /// Number of changed accounts and slots, those of several layers counted in each.
     pub(crate) fn leaves(&self) -> usize {
         let leaves = |layer: &Layer| {
@@ -128,7 +121,7 @@ impl Overlay {
     }
 
     /// Changed nodes of the account trie, newest first.
-    pub(crate) fn account_nodes(&self) -> Lists<'_, Nibbles, Option<BranchNodeCompact>> {
+    pub(crate) fn account_nodes(&self) -> Lists<'_, Nibbles, Option<StoredBranch>> {
         account_nodes(&self.layers)
     }
 
@@ -143,7 +136,7 @@ impl Overlay {
     pub(crate) fn storage_nodes(
         &self,
         hashed_address: &B256,
-    ) -> (Lists<'_, Nibbles, Option<BranchNodeCompact>>, bool) {
+    ) -> (Lists<'_, Nibbles, Option<StoredBranch>>, bool) {
         let tries = tries(&self.layers, hashed_address);
         visible(tries.map(|trie| (&trie.nodes[..], trie.wiped)))
     }
@@ -154,7 +147,7 @@ fn accounts(layers: &[Layer]) -> Lists<'_, B256, Option<Account>> {
     lists.filter(|list| !list.is_empty()).collect()
 }
 
-fn account_nodes(layers: &[Layer]) -> Lists<'_, Nibbles, Option<BranchNodeCompact>> {
+fn account_nodes(layers: &[Layer]) -> Lists<'_, Nibbles, Option<StoredBranch>> {
     let lists = layers.iter().map(|layer| &layer.trie.account_nodes[..]);
     lists.filter(|list| !list.is_empty()).collect()
 }
@@ -348,8 +341,8 @@ mod tests {
     }
 
     fn check(blocks: &[HashedState], expected: &HashedState) {
-        let (merged, _) = overlay(blocks).flatten();
-        assert_eq!(&*merged, expected);
+        let merged = merge_layers(&overlay(blocks).layers);
+        assert_eq!(&*merged.hashed, expected);
     }
 
     #[test]
@@ -435,10 +428,10 @@ mod tests {
                 let value = value.or_else(|| wiped_ever.then_some(U256::ZERO));
                 prop_assert_eq!(overlay.slot(key(0xaa), key(slot)), value);
             }
-            let (flat, _) = overlay.flatten();
+            let merged = merge_layers(&overlay.layers);
             let entries: Vec<_> = expected.into_iter().collect();
             if !states.is_empty() {
-                prop_assert_eq!(&*flat, &slots(wiped_ever, &entries));
+                prop_assert_eq!(&*merged.hashed, &slots(wiped_ever, &entries));
             }
         }
     }

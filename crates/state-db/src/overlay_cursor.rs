@@ -12,8 +12,9 @@ use crate::{
     tx::DbView,
 };
 use alloy_primitives::{B256, U256};
-use alloy_trie::{BranchNodeCompact, Nibbles};
+use alloy_trie::Nibbles;
 use state_root::{
+    StoredBranch,
     cursor::{CursorError, HashedCursor, StateSource, StateView, TrieCursor},
     updates::Account,
 };
@@ -87,7 +88,7 @@ impl OverlayView {
 
 impl StateView for OverlayView {
     type Trie<'a>
-        = Merged<'a, DbTrieCursor<'a>, Nibbles, Option<BranchNodeCompact>>
+        = Merged<'a, DbTrieCursor<'a>, Nibbles, Option<StoredBranch>>
     where
         Self: 'a;
     type Accounts<'a>
@@ -163,7 +164,7 @@ pub trait Rows<K> {
 }
 
 impl Rows<Nibbles> for DbTrieCursor<'_> {
-    type Value = BranchNodeCompact;
+    type Value = StoredBranch;
     fn seek_row(&mut self, key: &Nibbles) -> Result<Option<(Nibbles, Self::Value)>, CursorError> {
         self.seek(key)
     }
@@ -283,8 +284,8 @@ where
     }
 }
 
-impl TrieCursor for Merged<'_, DbTrieCursor<'_>, Nibbles, Option<BranchNodeCompact>> {
-    fn seek_exact(&mut self, path: &Nibbles) -> Result<Option<BranchNodeCompact>, CursorError> {
+impl TrieCursor for Merged<'_, DbTrieCursor<'_>, Nibbles, Option<StoredBranch>> {
+    fn seek_exact(&mut self, path: &Nibbles) -> Result<Option<StoredBranch>, CursorError> {
         let found = self.changes.seek_exact(path);
         if let Some(base) = &mut self.base {
             self.ahead = Ahead::After(*path);
@@ -295,14 +296,11 @@ impl TrieCursor for Merged<'_, DbTrieCursor<'_>, Nibbles, Option<BranchNodeCompa
         Ok(found.cloned().flatten())
     }
 
-    fn seek(
-        &mut self,
-        path: &Nibbles,
-    ) -> Result<Option<(Nibbles, BranchNodeCompact)>, CursorError> {
+    fn seek(&mut self, path: &Nibbles) -> Result<Option<(Nibbles, StoredBranch)>, CursorError> {
         self.seek_from(path)
     }
 
-    fn next(&mut self) -> Result<Option<(Nibbles, BranchNodeCompact)>, CursorError> {
+    fn next(&mut self) -> Result<Option<(Nibbles, StoredBranch)>, CursorError> {
         self.advance()
     }
 }

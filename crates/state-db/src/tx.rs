@@ -3,7 +3,7 @@
 //! A transaction belongs to one thread at a time. A read transaction pins the pages of its
 //! snapshot, so it must be short-lived while blocks are being written.
 
-use crate::{db::Inner, error::Context, error::DbError, tables::Table};
+use crate::{db::Inner, error::Context, error::DbError, pause::Pause, tables::Table};
 use signet_libmdbx::{Cursor, Ro, Rw, TransactionKind, WriteFlags, tx::Tx};
 use std::{borrow::Cow, sync::Arc};
 
@@ -101,6 +101,15 @@ impl DbWrite {
         Ok(Self { tx, db })
     }
 
+    /// A cursor that writes `table`.
+    pub(crate) fn writer(&self, table: Table) -> Result<WriteCursor<'_>, DbError> {
+        Ok(WriteCursor {
+            cursor: self.cursor(table)?,
+            table,
+            pause: &self.db.pause,
+        })
+    }
+
     /// Makes everything written durable (as far as the sync mode says).
     pub(crate) fn commit(self) -> Result<(), DbError> {
         self.tx.commit().doing("commit", "the database")
@@ -109,6 +118,7 @@ impl DbWrite {
     /// Sets the value at `key` of a table without duplicates.
     pub(crate) fn put(&self, table: Table, key: &[u8], value: &[u8]) -> Result<(), DbError> {
         debug_assert!(!table.is_dup_sort());
+        self.db.pause.pass();
         self.tx
             .put(self.db.handles.of(table), key, value, WriteFlags::UPSERT)
             .doing("write", table.name())
@@ -156,29 +166,88 @@ impl DbWrite {
     }
 }
 
-/// Replaces, in a table with duplicates, the one value of `key` that begins with `subkey`; `None`
-/// removes it.
-pub(crate) fn upsert_dup(
-    cursor: &mut Cursor<'_, Rw>,
+/// Writes rows of one table, each at the latest moment at which nobody holds the writer up.
+///
+/// One that goes through keys in order finds most of them on the page it is on.
+pub(crate) struct WriteCursor<'tx> {
+    cursor: Cursor<'tx, Rw>,
     table: Table,
-    key: &[u8],
-    subkey: &[u8],
-    value: Option<&[u8]>,
-) -> Result<(), DbError> {
-    let current: Option<Cow<'_, [u8]>> = cursor
-        .get_both_range(key, subkey)
-        .doing("read", table.name())?;
-    if let Some(current) = current.filter(|current| current.starts_with(subkey)) {
-        if value.is_some_and(|value| *value == *current) {
-            return Ok(());
-        }
-        cursor.del().doing("delete from", table.name())?;
+    pause: &'tx Pause,
+}
+
+impl<'tx> WriteCursor<'tx> {
+    /// Where it stands, to read or remove rows.
+    pub(crate) fn raw(&mut self) -> &mut Cursor<'tx, Rw> {
+        &mut self.cursor
     }
-    match value {
-        Some(value) => cursor
+
+    /// Adds a row behind all others.
+    pub(crate) fn append(&mut self, key: &[u8], value: &[u8]) -> Result<(), DbError> {
+        self.pause.pass();
+        self.cursor
+            .append(key, value)
+            .doing("append to", self.table.name())
+    }
+
+    /// Adds a value behind all others of `key`, which is the last key or a new one behind it.
+    pub(crate) fn append_dup(&mut self, key: &[u8], value: &[u8]) -> Result<(), DbError> {
+        self.pause.pass();
+        self.cursor
+            .append_dup(key, value)
+            .doing("append to", self.table.name())
+    }
+
+    /// Sets or removes the row at `key` of a table without duplicates.
+    pub(crate) fn upsert(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), DbError> {
+        debug_assert!(!self.table.is_dup_sort());
+        self.pause.pass();
+        if let Some(value) = value {
+            return self.put(key, value);
+        }
+        let stored: Option<()> = self.cursor.set(key).doing("read", self.table.name())?;
+        if stored.is_some() {
+            self.delete()?;
+        }
+        Ok(())
+    }
+
+    /// Replaces, in a table with duplicates, the one value of `key` that begins with `subkey`;
+    /// `None` removes it.
+    pub(crate) fn upsert_dup(
+        &mut self,
+        key: &[u8],
+        subkey: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<(), DbError> {
+        self.pause.pass();
+        let current: Option<Cow<'_, [u8]>> = self
+            .cursor
+            .get_both_range(key, subkey)
+            .doing("read", self.table.name())?;
+        if let Some(current) = current.filter(|current| current.starts_with(subkey)) {
+            if value.is_some_and(|value| *value == *current) {
+                return Ok(());
+            }
+            self.delete()?;
+        }
+        value.map_or(Ok(()), |value| self.put(key, value))
+    }
+
+    /// Removes all values of `key`.
+    pub(crate) fn delete_all_of(&mut self, key: &[u8]) -> Result<(), DbError> {
+        self.cursor
+            .del_all_dups_of(key)
+            .doing("delete from", self.table.name())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), DbError> {
+        self.cursor
             .put(key, value, WriteFlags::UPSERT)
-            .doing("write", table.name()),
-        None => Ok(()),
+            .doing("write", self.table.name())
+    }
+
+    fn delete(&mut self) -> Result<(), DbError> {
+        self.cursor.del().doing("delete from", self.table.name())
     }
 }
 

@@ -4,7 +4,6 @@ use alloy_consensus::{EthereumReceipt, EthereumTxEnvelope, Header, TxEip4844};
 use alloy_eips::eip4895::Withdrawals;
 use alloy_primitives::{Address, B256, Bytes, U256};
 use state_root::updates::{Account, HashedState, TrieUpdates};
-use std::sync::Arc;
 
 /// A signed transaction; blob transactions are without their sidecar.
 pub type TransactionSigned = EthereumTxEnvelope<TxEip4844>;
@@ -89,6 +88,13 @@ pub struct StorageDelta {
     pub slots: Vec<SlotDelta>,
 }
 
+impl StorageDelta {
+    /// Whether one of its slots has to be written.
+    pub(crate) fn touches(&self, slot: &SlotDelta) -> bool {
+        self.wiped || slot.before != slot.after
+    }
+}
+
 /// What a block did to the state, by unhashed key. Order does not matter; no key occurs twice.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PlainChanges {
@@ -110,9 +116,9 @@ pub struct BlockWrite<'a> {
     /// Its changes to plain state.
     pub changes: &'a PlainChanges,
     /// The same changes by hashed key.
-    pub hashed: &'a Arc<HashedState>,
+    pub hashed: &'a HashedState,
     /// Its changes to stored trie nodes.
-    pub trie: &'a Arc<TrieUpdates>,
+    pub trie: &'a TrieUpdates,
 }
 
 /// A step of an unwind, in the order in which they happen.

@@ -9,11 +9,13 @@
 //! Code stays: it is addressed by its hash, and nothing tells who else uses it.
 
 use crate::{
+    batch::HashedBatch,
     codec,
     db::StateDb,
     error::{Context, DbError, UnwindError},
     history::HistoryKey,
     overlay::Overlay,
+    state_write::{set_account, set_slots},
     tables::Table,
     tx::{DbTx, DbView, DbWrite, Row},
     types::{BlockNumHash, UnwindProgress, UnwindStage, UnwindSummary},
@@ -96,7 +98,7 @@ impl StateDb {
         let tx = self.write()?;
         report(UnwindStage::State, before.leaves());
         tx.restore_plain(&before)?;
-        tx.write_hashed(&hashed, &trie)?;
+        tx.write_hashed(&HashedBatch::of(&[(&hashed, &trie)]))?;
         report(UnwindStage::History, before.leaves());
         tx.remove_changes(&before, target)?;
         report(UnwindStage::Blocks, summary.blocks);
@@ -297,19 +299,15 @@ impl<K: TransactionKind> DbTx<K> {
 
 impl DbWrite {
     fn restore_plain(&self, before: &Before) -> Result<(), DbError> {
+        let mut rows = self.writer(Table::PlainAccountState)?;
         let mut buf = Vec::with_capacity(128);
         for (address, account) in &before.accounts {
-            let account = account.as_ref();
-            self.set_account(
-                Table::PlainAccountState,
-                address.as_slice(),
-                account,
-                &mut buf,
-            )?;
+            set_account(&mut rows, address.as_slice(), account.as_ref(), &mut buf)?;
         }
-        let mut cursor = self.cursor(Table::PlainStorageState)?;
+        let mut rows = self.writer(Table::PlainStorageState)?;
         for (address, slots) in &before.slots {
-            self.set_plain_slots(&mut cursor, address, slots)?;
+            let slots = slots.iter().map(|(slot, value)| (slot, value));
+            set_slots(&mut rows, address.as_slice(), slots, &mut buf)?;
         }
         Ok(())
     }

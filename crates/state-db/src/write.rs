@@ -1,18 +1,20 @@
 //! Adding blocks: everything of a batch in one commit.
 //!
-//! Blocks and plain state are written block by block, because a block that wipes a storage must
-//! see what its predecessors in the batch left there. Hashed state, trie nodes and histories are
-//! merged over the batch and written once, in key order.
+//! Blocks and changesets are written block by block. What they leave, of plain and hashed state,
+//! trie nodes and histories, is merged over the batch ([`crate::batch`]) and written once, in key
+//! order. A block that wipes a storage must see what its predecessors left there: before it, what
+//! waits of plain state is written.
 
 use crate::{
+    batch::{HashedBatch, PlainBatch},
     codec::{self, BodyIndices},
     db::StateDb,
     error::{Context, DbError},
     history::HistoryKey,
-    overlay::Overlay,
+    state_write::{set_account, set_slots},
     tables::Table,
     tx::DbWrite,
-    types::{BlockNumHash, BlockWrite, PlainChanges, StorageDelta, StoredBlock},
+    types::{BlockNumHash, BlockWrite, PlainChanges, SlotDelta, StorageDelta, StoredBlock},
     view::{Marker, undecodable},
 };
 use alloy_primitives::{Address, B256, U256};
@@ -71,19 +73,19 @@ impl StateDb {
         let mut next_transaction = tx.body_indices(head.number)?.next();
         let mut lookups = Vec::new();
         let mut histories = Vec::new();
+        let mut plain = PlainBatch::default();
         for write in blocks {
             check_next(head, write)?;
             next_transaction =
                 tx.write_block(write.block, write.receipts, next_transaction, &mut lookups)?;
-            tx.write_plain(write.block.header.number, write.changes, &mut histories)?;
+            let number = write.block.header.number;
+            tx.write_changes((number, write.changes), &mut plain, &mut histories)?;
             head = write.block.num_hash();
         }
+        tx.write_plain(&mut plain)?;
         tx.write_lookups(lookups)?;
-        let merged = blocks.iter().fold(Overlay::default(), |merged, write| {
-            merged.extend(write.hashed.clone(), write.trie.clone())
-        });
-        let (hashed, trie) = merged.flatten();
-        tx.write_hashed(&hashed, &trie)?;
+        let hashed = blocks.iter().map(|write| (write.hashed, write.trie));
+        tx.write_hashed(&HashedBatch::of(&hashed.collect::<Vec<_>>()))?;
         histories.sort_unstable();
         tx.extend_histories(&histories)?;
         tx.write_checkpoints(head.number)?;
@@ -164,6 +166,13 @@ impl StateDb {
     }
 }
 
+/// A value as it is stored, in a buffer.
+fn compact<'b>(value: &impl Compact, buf: &'b mut Vec<u8>) -> &'b [u8] {
+    buf.clear();
+    value.to_compact(buf);
+    buf
+}
+
 fn check_next(head: BlockNumHash, write: &BlockWrite<'_>) -> Result<(), DbError> {
     let block = write.block;
     let header = &block.header;
@@ -218,17 +227,16 @@ impl DbWrite {
         if let Some(withdrawals) = block.withdrawals.as_ref().filter(|list| !list.is_empty()) {
             self.put_compact(Table::BlockWithdrawals, &key, withdrawals, &mut buf)?;
         }
-        for (offset, transaction) in block.transactions.iter().enumerate() {
-            let transaction_number = first + offset as u64;
-            let key = transaction_number.to_be_bytes();
-            self.put_compact(Table::Transactions, &key, transaction, &mut buf)?;
-            self.put(
-                Table::TransactionSenders,
-                &key,
-                block.senders[offset].as_slice(),
-            )?;
-            self.put_compact(Table::Receipts, &key, &receipts[offset], &mut buf)?;
-            lookups.push((*transaction.tx_hash(), transaction_number));
+        let mut transactions = self.writer(Table::Transactions)?;
+        let mut senders = self.writer(Table::TransactionSenders)?;
+        let mut logs = self.writer(Table::Receipts)?;
+        let appended = block.transactions.iter().zip(&block.senders).zip(receipts);
+        for (number, ((transaction, sender), receipt)) in (first..).zip(appended) {
+            let key = number.to_be_bytes();
+            transactions.append(&key, compact(transaction, &mut buf))?;
+            senders.append(&key, sender.as_slice())?;
+            logs.append(&key, compact(receipt, &mut buf))?;
+            lookups.push((*transaction.tx_hash(), number));
         }
         if let Some(last) = indices.next().checked_sub(1).filter(|_| indices.count > 0) {
             let value = codec::encode_u64(number);
@@ -244,43 +252,44 @@ impl DbWrite {
         value: &T,
         buf: &mut Vec<u8>,
     ) -> Result<(), DbError> {
-        buf.clear();
-        value.to_compact(buf);
-        self.put(table, key, buf)
+        self.put(table, key, compact(value, buf))
     }
 
     fn write_lookups(&self, mut lookups: Vec<(B256, u64)>) -> Result<(), DbError> {
         lookups.sort_unstable();
+        let mut rows = self.writer(Table::TransactionHashNumbers)?;
         for (hash, number) in lookups {
-            let value = codec::encode_u64(number);
-            self.put(Table::TransactionHashNumbers, hash.as_slice(), &value)?;
+            rows.upsert(hash.as_slice(), Some(&codec::encode_u64(number)))?;
         }
         Ok(())
     }
 
-    /// Writes a block's plain state and changesets, and notes what it changed.
-    fn write_plain(
+    /// Writes a block's changesets, and notes what it changed and what it leaves in plain state.
+    fn write_changes(
         &self,
-        block: u64,
-        changes: &PlainChanges,
+        (block, changes): (u64, &PlainChanges),
+        plain: &mut PlainBatch,
         histories: &mut Vec<(HistoryKey, u64)>,
     ) -> Result<(), DbError> {
-        self.write_plain_accounts(block, changes, histories)?;
+        if changes.storages.iter().any(|(_, delta)| delta.wiped) {
+            self.write_plain(plain)?;
+        }
+        self.write_account_changes((block, changes), plain, histories)?;
         let mut storages: Vec<_> = changes.storages.iter().collect();
         storages.sort_unstable_by_key(|(address, _)| *address);
-        let mut state = self.cursor(Table::PlainStorageState)?;
-        let mut changesets = self.cursor(Table::StorageChangeSets)?;
+        let mut changesets = self.writer(Table::StorageChangeSets)?;
         for (address, delta) in storages {
-            let changed = self.write_plain_storage(&mut state, address, delta)?;
+            let changed = self.slots_before(address, delta)?;
             let key = codec::storage_change_key(block, address);
             let mut row = Vec::with_capacity(64);
             for (slot, before) in changed {
                 row.clear();
                 codec::encode_slot(&slot, &before, &mut row);
-                changesets
-                    .append_dup(&key, &row)
-                    .doing("append to", Table::StorageChangeSets.name())?;
+                changesets.append_dup(&key, &row)?;
                 histories.push((HistoryKey::Slot(*address, slot), block));
+            }
+            for slot in delta.slots.iter().filter(|slot| delta.touches(slot)) {
+                plain.slot(*address, slot.slot, slot.after);
             }
         }
         for (hash, code) in &changes.codes {
@@ -289,10 +298,10 @@ impl DbWrite {
         Ok(())
     }
 
-    fn write_plain_accounts(
+    fn write_account_changes(
         &self,
-        block: u64,
-        changes: &PlainChanges,
+        (block, changes): (u64, &PlainChanges),
+        plain: &mut PlainBatch,
         histories: &mut Vec<(HistoryKey, u64)>,
     ) -> Result<(), DbError> {
         let mut accounts: Vec<_> = changes
@@ -301,7 +310,7 @@ impl DbWrite {
             .filter(|(_, delta)| delta.before != delta.after)
             .collect();
         accounts.sort_unstable_by_key(|(address, _)| *address);
-        let mut changesets = self.cursor(Table::AccountChangeSets)?;
+        let mut changesets = self.writer(Table::AccountChangeSets)?;
         let mut buf = Vec::with_capacity(128);
         for (address, delta) in accounts {
             buf.clear();
@@ -309,62 +318,49 @@ impl DbWrite {
             if let Some(before) = &delta.before {
                 codec::encode_account(before, &mut buf);
             }
-            changesets
-                .append_dup(&block.to_be_bytes(), &buf)
-                .doing("append to", Table::AccountChangeSets.name())?;
-            let after = delta.after.as_ref();
-            self.set_account(
-                Table::PlainAccountState,
-                address.as_slice(),
-                after,
-                &mut buf,
-            )?;
+            changesets.append_dup(&block.to_be_bytes(), &buf)?;
+            plain.account(*address, delta.after);
             histories.push((HistoryKey::Account(*address), block));
         }
         Ok(())
     }
 
-    /// Writes one account's plain storage; returns the changed slots with their values before,
-    /// sorted by slot.
-    fn write_plain_storage(
+    /// The slots of an account that a block changes, with their values before, sorted by slot.
+    /// Those of a wiped storage are read, and removed.
+    fn slots_before(
         &self,
-        state: &mut Cursor<'_, Rw>,
         address: &Address,
         delta: &StorageDelta,
     ) -> Result<Vec<(B256, U256)>, DbError> {
-        let mut slots = delta.slots.clone();
-        slots.sort_unstable_by_key(|delta| delta.slot);
-        let mut changed = Vec::with_capacity(slots.len());
-        if delta.wiped {
-            let table = Table::PlainStorageState;
-            let stored = stored_slots(state, address)?;
+        let mut changed: Vec<_> = if delta.wiped {
+            let mut state = self.writer(Table::PlainStorageState)?;
+            let stored = stored_slots(state.raw(), address)?;
             if !stored.is_empty() {
-                state
-                    .del_all_dups_of(address.as_slice())
-                    .doing("delete from", table.name())?;
+                state.delete_all_of(address.as_slice())?;
             }
-            changed.extend(stored.iter().copied());
-            for delta in &slots {
-                match stored.binary_search_by_key(&delta.slot, |(slot, _)| *slot) {
-                    Ok(at) if stored[at].1 == delta.after => {
-                        changed.retain(|(slot, _)| *slot != delta.slot);
-                    }
-                    Ok(_) => {}
-                    Err(_) if delta.after.is_zero() => {}
-                    Err(_) => changed.push((delta.slot, U256::ZERO)),
-                }
-            }
-            changed.sort_unstable_by_key(|(slot, _)| *slot);
+            before_wiping(stored, &delta.slots)
         } else {
-            slots.retain(|delta| delta.before != delta.after);
-            changed.extend(slots.iter().map(|delta| (delta.slot, delta.before)));
-        }
-        let after: Vec<_> = slots
-            .iter()
-            .map(|delta| (delta.slot, delta.after))
-            .collect();
-        self.set_plain_slots(state, address, &after)?;
+            let changed = delta.slots.iter().filter(|slot| delta.touches(slot));
+            changed.map(|slot| (slot.slot, slot.before)).collect()
+        };
+        changed.sort_unstable_by_key(|(slot, _)| *slot);
         Ok(changed)
+    }
+
+    /// Writes what waits of plain state.
+    fn write_plain(&self, plain: &mut PlainBatch) -> Result<(), DbError> {
+        let mut rows = self.writer(Table::PlainAccountState)?;
+        let mut buf = Vec::with_capacity(128);
+        for (address, account) in plain.take_accounts() {
+            set_account(&mut rows, address.as_slice(), account.as_ref(), &mut buf)?;
+        }
+        let mut rows = self.writer(Table::PlainStorageState)?;
+        for of_account in plain.take_slots().chunk_by(|a, b| a.0.0 == b.0.0) {
+            let slots = of_account.iter().map(|((_, slot), value)| (slot, value));
+            let address = &of_account[0].0.0;
+            set_slots(&mut rows, address.as_slice(), slots, &mut buf)?;
+        }
+        Ok(())
     }
 
     /// Moves all checkpoints to `block`.
@@ -388,6 +384,22 @@ impl DbWrite {
             &codec::encode_u64(block),
         )
     }
+}
+
+/// What changes when `stored` slots, sorted, are wiped and then `set`: with the values before.
+fn before_wiping(stored: Vec<(B256, U256)>, set: &[SlotDelta]) -> Vec<(B256, U256)> {
+    let mut changed = stored.clone();
+    for delta in set {
+        match stored.binary_search_by_key(&delta.slot, |(slot, _)| *slot) {
+            Ok(at) if stored[at].1 == delta.after => {
+                changed.retain(|(slot, _)| *slot != delta.slot);
+            }
+            Ok(_) => {}
+            Err(_) if delta.after.is_zero() => {}
+            Err(_) => changed.push((delta.slot, U256::ZERO)),
+        }
+    }
+    changed
 }
 
 /// All slots an account has in plain state, in order.

@@ -3,9 +3,9 @@
 //! A *view* is one snapshot of the state at a parent block. A [`StateSource`] opens any number of
 //! views of the same state, one per worker thread.
 
-use crate::updates::Account;
+use crate::{stored::StoredBranch, updates::Account};
 use alloy_primitives::{B256, U256};
-use alloy_trie::{BranchNodeCompact, Nibbles};
+use alloy_trie::Nibbles;
 use std::sync::Arc;
 
 /// Why stored state could not be read.
@@ -27,12 +27,11 @@ pub enum CursorError {
 /// and the root branch (the empty path) are not.
 pub trait TrieCursor {
     /// The node stored exactly at `path`.
-    fn seek_exact(&mut self, path: &Nibbles) -> Result<Option<BranchNodeCompact>, CursorError>;
+    fn seek_exact(&mut self, path: &Nibbles) -> Result<Option<StoredBranch>, CursorError>;
     /// The first stored node whose path is `path` or after it.
-    fn seek(&mut self, path: &Nibbles)
-    -> Result<Option<(Nibbles, BranchNodeCompact)>, CursorError>;
+    fn seek(&mut self, path: &Nibbles) -> Result<Option<(Nibbles, StoredBranch)>, CursorError>;
     /// The stored node after the last one returned.
-    fn next(&mut self) -> Result<Option<(Nibbles, BranchNodeCompact)>, CursorError>;
+    fn next(&mut self) -> Result<Option<(Nibbles, StoredBranch)>, CursorError>;
 }
 
 /// A forward cursor over hashed leaves, in key order. Seeking backwards is allowed, and rare.

@@ -6,14 +6,15 @@
 use crate::{
     cursor::{CursorError, HashedCursor, StateSource, StateView, TrieCursor},
     reference,
+    stored::StoredBranch,
     updates::{Account, HashedState, TrieUpdates},
 };
 use alloy_primitives::{B256, U256};
-use alloy_trie::{BranchNodeCompact, Nibbles};
+use alloy_trie::Nibbles;
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 /// Stored branches of one trie by path.
-pub type MemTrie = BTreeMap<Nibbles, BranchNodeCompact>;
+pub type MemTrie = BTreeMap<Nibbles, StoredBranch>;
 
 /// Leaves and stored branches of a state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -86,7 +87,7 @@ impl MemState {
     }
 }
 
-fn apply_to_trie(trie: &mut MemTrie, nodes: &[(Nibbles, Option<BranchNodeCompact>)]) {
+fn apply_to_trie(trie: &mut MemTrie, nodes: &[(Nibbles, Option<StoredBranch>)]) {
     for (path, node) in nodes {
         match node {
             Some(node) => trie.insert(*path, node.clone()),
@@ -119,20 +120,17 @@ impl<'a, K: Ord + Copy, V: Clone> MemCursor<'a, K, V> {
     }
 }
 
-impl TrieCursor for MemCursor<'_, Nibbles, BranchNodeCompact> {
-    fn seek_exact(&mut self, path: &Nibbles) -> Result<Option<BranchNodeCompact>, CursorError> {
+impl TrieCursor for MemCursor<'_, Nibbles, StoredBranch> {
+    fn seek_exact(&mut self, path: &Nibbles) -> Result<Option<StoredBranch>, CursorError> {
         self.last = Some(*path);
         Ok(self.map.and_then(|map| map.get(path)).cloned())
     }
 
-    fn seek(
-        &mut self,
-        path: &Nibbles,
-    ) -> Result<Option<(Nibbles, BranchNodeCompact)>, CursorError> {
+    fn seek(&mut self, path: &Nibbles) -> Result<Option<(Nibbles, StoredBranch)>, CursorError> {
         Ok(self.first_from(Bound::Included(*path)))
     }
 
-    fn next(&mut self) -> Result<Option<(Nibbles, BranchNodeCompact)>, CursorError> {
+    fn next(&mut self) -> Result<Option<(Nibbles, StoredBranch)>, CursorError> {
         Ok(self.after_last())
     }
 }
@@ -151,7 +149,7 @@ impl<V: Clone> HashedCursor for MemCursor<'_, B256, V> {
 
 impl StateView for MemState {
     type Trie<'a>
-        = MemCursor<'a, Nibbles, BranchNodeCompact>
+        = MemCursor<'a, Nibbles, StoredBranch>
     where
         Self: 'a;
     type Accounts<'a>

@@ -1,7 +1,8 @@
 //! What goes into a state root (account changes) and what comes out of it (nodes to store).
 
+use crate::stored::StoredBranch;
 use alloy_primitives::{Address, B256, KECCAK256_EMPTY, U256, map::B256Map};
-use alloy_trie::{BranchNodeCompact, Nibbles};
+use alloy_trie::Nibbles;
 
 /// An account without its storage root, which the trie supplies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +74,7 @@ pub struct HashedStorage {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrieUpdates {
     /// Account trie: nodes by path, strictly ascending; `None` removes the node. Never the root.
-    pub account_nodes: Vec<(Nibbles, Option<BranchNodeCompact>)>,
+    pub account_nodes: Vec<(Nibbles, Option<StoredBranch>)>,
     /// Storage tries by hashed address.
     pub storages: B256Map<StorageTrieUpdates>,
 }
@@ -84,5 +85,5 @@ pub struct StorageTrieUpdates {
     /// Whether all nodes stored before were removed first.
     pub wiped: bool,
     /// Nodes by path, strictly ascending; `None` removes the node. Never the root.
-    pub nodes: Vec<(Nibbles, Option<BranchNodeCompact>)>,
+    pub nodes: Vec<(Nibbles, Option<StoredBranch>)>,
 }

@@ -326,7 +326,9 @@ impl Engine {
         let bundle =
             debug_span!(target: TARGET, "merge transitions").in_scope(|| take_changes(state));
         times.bundle = merging.elapsed();
+        let held = self.hold_writer();
         let (outcome, wait_for_root) = root.finish(self.config.check_state_root)?;
+        drop(held);
         (times.root_wait, times.root_total) = (wait_for_root.blocked, wait_for_root.total);
 
         let checking = Instant::now();

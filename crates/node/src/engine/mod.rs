@@ -55,7 +55,7 @@ pub use reader::{ChainReader, ReadError, StateReader};
 use reader::{Shared, stored_tip};
 use serve::PayloadRequest;
 use state_cache::StateCache;
-use state_db::{DbError, DbView, OverlaySource, StateDb, UnwindError};
+use state_db::{DbError, DbView, HeldWriter, OverlaySource, StateDb, UnwindError};
 use state_root::{RootConfig, RootPool, RootStrategy};
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 use tokio::sync::{oneshot, watch};
@@ -380,6 +380,17 @@ impl Engine {
         let _ = self.shared.failure.set(reason);
         let last = *self.persisted.borrow();
         self.persisted = watch::channel(last).0;
+    }
+
+    /// Keeps the saving thread from taking a processor while the end of a root needs all of them.
+    ///
+    /// Not when so many blocks wait to be saved that the engine might have to wait for it: then one
+    /// processor would save and the others be idle.
+    fn hold_writer(&self) -> Option<HeldWriter> {
+        let (head, persisted) = self.head_and_persisted();
+        let waiting = head.saturating_sub(persisted);
+        let is_few = waiting < self.config.persistence_backpressure_threshold / 2;
+        is_few.then(|| self.shared.db.hold_writer())
     }
 
     /// Saves when the head is far enough above the database and no save is under way; also markers

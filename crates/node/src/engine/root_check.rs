@@ -4,15 +4,15 @@
 
 use super::EngineError;
 use alloy_primitives::{B256, map::B256Set};
-use alloy_trie::{BranchNodeCompact, Nibbles};
+use alloy_trie::Nibbles;
 use state_root::{
-    RootOutcome,
+    RootOutcome, StoredBranch,
     cursor::{CursorError, StateView, TrieCursor},
     reference,
     updates::{StorageTrieUpdates, TrieUpdates},
 };
 
-type Nodes = Vec<(Nibbles, Option<BranchNodeCompact>)>;
+type Nodes = Vec<(Nibbles, Option<StoredBranch>)>;
 
 /// Compares an outcome with the serial reference over the parent state `view`. One without a root
 /// has nothing to compare.
@@ -112,10 +112,7 @@ fn first_difference(ours: &Nodes, expected: &Nodes) -> Option<String> {
         .position(|(ours, expected)| ours != expected);
     let at = at.or((ours.len() != expected.len()).then(|| ours.len().min(expected.len())))?;
     let shown = |nodes: &Nodes| match nodes.get(at) {
-        Some((path, Some(node))) => format!(
-            "{path:?} = state {:?} tree {:?} hash {:?}",
-            node.state_mask, node.tree_mask, node.hash_mask
-        ),
+        Some((path, Some(node))) => format!("{path:?} = {:?}", node.masks()),
         Some((path, None)) => format!("{path:?} removed"),
         None => "no further change".to_owned(),
     };

@@ -143,8 +143,8 @@ fn loading_equals_appending_to_an_empty_genesis() {
             block: &block,
             receipts: &[],
             changes: &changes,
-            hashed: &hashed.into(),
-            trie: &trie.into(),
+            hashed: &hashed,
+            trie: &trie,
         }])
         .unwrap();
 

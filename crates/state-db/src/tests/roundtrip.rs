@@ -17,14 +17,14 @@ fn assert_tries_from_scratch(db: &StateDb) {
     let mut accounts = BTreeMap::new();
     for (path, node) in &trie.account_nodes {
         let mut value = Vec::new();
-        codec::encode_node(node.as_ref().unwrap(), &mut value);
+        codec::encode_branch(node.as_ref().unwrap(), &mut value);
         accounts.insert(codec::path_subkey(path)[..path.len()].to_vec(), value);
     }
     let mut storages = Vec::new();
     for (address, storage) in trie.storages {
         for (path, node) in &storage.nodes {
             let mut value = codec::path_subkey(path).to_vec();
-            codec::encode_node(node.as_ref().unwrap(), &mut value);
+            codec::encode_branch(node.as_ref().unwrap(), &mut value);
             storages.push((address.to_vec(), value));
         }
     }

@@ -4,8 +4,9 @@
 //! that the work a strategy saves or repeats counts as it does over MDBX with a warm page cache.
 
 use alloy_primitives::{B256, U256};
-use alloy_trie::{BranchNodeCompact, Nibbles};
+use alloy_trie::Nibbles;
 use state_root::{
+    StoredBranch,
     cursor::{CursorError, HashedCursor, StateSource, StateView, TrieCursor},
     mem::{MemCursor, MemState},
     updates::Account,
@@ -77,7 +78,7 @@ impl CostlyView {
 }
 
 impl StateView for CostlyView {
-    type Trie<'a> = CostlyCursor<MemCursor<'a, Nibbles, BranchNodeCompact>>;
+    type Trie<'a> = CostlyCursor<MemCursor<'a, Nibbles, StoredBranch>>;
     type Accounts<'a> = CostlyCursor<MemCursor<'a, B256, Account>>;
     type Slots<'a> = CostlyCursor<MemCursor<'a, B256, U256>>;
 
@@ -99,20 +100,17 @@ impl StateView for CostlyView {
 }
 
 impl<C: TrieCursor> TrieCursor for CostlyCursor<C> {
-    fn seek_exact(&mut self, path: &Nibbles) -> Result<Option<BranchNodeCompact>, CursorError> {
+    fn seek_exact(&mut self, path: &Nibbles) -> Result<Option<StoredBranch>, CursorError> {
         spin(self.cost.seek);
         self.cursor.seek_exact(path)
     }
 
-    fn seek(
-        &mut self,
-        path: &Nibbles,
-    ) -> Result<Option<(Nibbles, BranchNodeCompact)>, CursorError> {
+    fn seek(&mut self, path: &Nibbles) -> Result<Option<(Nibbles, StoredBranch)>, CursorError> {
         spin(self.cost.seek);
         self.cursor.seek(path)
     }
 
-    fn next(&mut self) -> Result<Option<(Nibbles, BranchNodeCompact)>, CursorError> {
+    fn next(&mut self) -> Result<Option<(Nibbles, StoredBranch)>, CursorError> {
         spin(self.cost.next);
         self.cursor.next()
     }

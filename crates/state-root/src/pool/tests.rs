@@ -8,12 +8,13 @@ use crate::{
     hash::ChangedLeaves,
     mem::{MemCursor, MemSource, MemState},
     root::{RootConfig, RootCounters, RootOutcome, RootPool},
+    stored::StoredBranch,
     strategy::RootStrategy,
     trial::strategies::{any_config, any_value},
     updates::{Account, AccountChange, HashedChange, HashedState},
 };
 use alloy_primitives::{Address, B256, U256, keccak256};
-use alloy_trie::{BranchNodeCompact, Nibbles};
+use alloy_trie::Nibbles;
 use proptest::{collection::vec, prelude::*};
 use std::{
     collections::BTreeMap,
@@ -354,7 +355,7 @@ impl StateSource for BrokenSource {
 struct BrokenView(Arc<Broken>);
 
 impl StateView for BrokenView {
-    type Trie<'a> = MemCursor<'a, Nibbles, BranchNodeCompact>;
+    type Trie<'a> = MemCursor<'a, Nibbles, StoredBranch>;
     type Accounts<'a> = MemCursor<'a, B256, Account>;
     type Slots<'a> = MemCursor<'a, B256, U256>;
 

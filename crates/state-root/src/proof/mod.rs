@@ -23,9 +23,10 @@ use crate::{
     keccak::Inputs,
     nibbles::{child_key, common_prefix, first_key, nibble, path},
     sparse::{Arena, Branch, ChildRef, Encoded, LeafValue, NodeRef, Proof, ProofRoot, Scratch},
+    stored::StoredBranch,
 };
 use alloy_primitives::B256;
-use alloy_trie::{BranchNodeCompact, EMPTY_ROOT_HASH, Nibbles};
+use alloy_trie::{EMPTY_ROOT_HASH, Nibbles};
 use peek::PeekCursor;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -253,7 +254,7 @@ where
     fn stored_branch(
         &mut self,
         start: usize,
-        (found, node): (Nibbles, BranchNodeCompact),
+        (found, node): (Nibbles, StoredBranch),
         encoding: Encoding,
         targets: &[Target],
     ) -> Result<NodeRef, RootError> {
@@ -263,12 +264,13 @@ where
         let mut open = self.open(key, start, encoding, targets);
         open.branch.depth = depth;
         let targets = below_branch(targets, &open.branch);
-        let mut hashes = node.hashes.iter();
-        for index in node.state_mask.iter() {
+        let masks = node.masks();
+        let mut hashes = node.hashes().iter();
+        for index in masks.state.iter() {
             let nibble = usize::from(index);
             let below = with_nibble(targets, depth, nibble);
-            let stored = node.tree_mask.is_bit_set(index);
-            let hash = if node.hash_mask.is_bit_set(index) {
+            let stored = masks.tree.is_bit_set(index);
+            let hash = if masks.hash.is_bit_set(index) {
                 hashes.next()
             } else {
                 None

@@ -8,14 +8,17 @@
 use super::{
     found::{Found, NodeChanges, StorageChanges},
     kind::Kind,
-    node::{AccountContent, Node, Slot},
+    node::{AccountContent, Branch, Node, Slot},
 };
 use crate::{
     keccak::Inputs,
-    sparse::{BranchEncoder, ChildRef, Encoded, NodeUpdate, Scratch, node_update},
+    nibbles::path,
+    sparse::{BranchEncoder, ChildRef, Encoded, NodeUpdate, Scratch},
+    stored::{Masks, StoredBranch},
 };
-use alloy_primitives::U256;
-use std::mem::take;
+use alloy_primitives::{B256, U256};
+use alloy_trie::Nibbles;
+use std::{mem::take, sync::Arc};
 
 /// A changed node out of its place.
 struct Item<K> {
@@ -33,6 +36,55 @@ pub(super) struct Changed<K> {
     items: Vec<Item<K>>,
     /// Items by height.
     heights: Vec<Vec<usize>>,
+    stored: Stored,
+}
+
+/// What becomes of stored branches, in the order of encoding.
+#[derive(Default)]
+struct Stored {
+    changes: Vec<StoredChange>,
+    /// The hashes that all of them share.
+    hashes: Vec<B256>,
+}
+
+/// What becomes of one stored branch.
+struct StoredChange {
+    /// Which of the tries it is of.
+    trie: usize,
+    path: Nibbles,
+    /// Its children, and where its hashes begin; `None` removes it.
+    branch: Option<(Masks, u32)>,
+}
+
+impl Stored {
+    /// Notes a branch whose encoding is complete. Whether it is stored.
+    fn note<K>(&mut self, trie: usize, branch: &mut Branch<K>, encoder: &BranchEncoder) -> bool {
+        let masks = encoder.masks(branch.depth);
+        let is_stored = masks.is_some();
+        if is_stored || branch.stored {
+            let start = self.hashes.len() as u32;
+            let children = branch.children().iter().flat_map(|child| &child.encoded);
+            let hashed = children.filter(|child| is_stored && child.hashed_branch);
+            self.hashes
+                .extend(hashed.filter_map(|child| child.rlp.hash()));
+            self.changes.push(StoredChange {
+                trie,
+                path: path(&branch.key, branch.depth),
+                branch: masks.map(|masks| (masks, start)),
+            });
+        }
+        branch.stored = is_stored;
+        is_stored
+    }
+
+    /// Hands out the changes, each to the list of its trie.
+    fn into_updates(self, mut push: impl FnMut(usize, NodeUpdate)) {
+        let hashes = Arc::new(self.hashes);
+        for StoredChange { trie, path, branch } in self.changes {
+            let in_list = |(masks, start)| StoredBranch::in_list(masks, start, Arc::clone(&hashes));
+            push(trie, (path, branch.map(in_list)));
+        }
+    }
 }
 
 /// An encoding that waits for its hash.
@@ -48,6 +100,7 @@ impl<K: Kind> Changed<K> {
         Self {
             items: Vec::new(),
             heights: Vec::new(),
+            stored: Stored::default(),
         }
     }
 
@@ -93,14 +146,14 @@ impl<K: Kind> Changed<K> {
         height
     }
 
-    /// Encodes all that was taken. `updates` are, trie by trie, the changes to stored branches.
-    fn encode(&mut self, scratch: &mut Scratch, updates: &mut [Vec<NodeUpdate>]) {
+    /// Encodes all that was taken.
+    fn encode(&mut self, scratch: &mut Scratch) {
         let mut inputs = Inputs::default();
         let mut pending = Vec::new();
         for level in take(&mut self.heights) {
             inputs.clear();
             for &index in &level {
-                let written = self.items[index].write(scratch, &mut inputs, updates);
+                let written = self.items[index].write(scratch, &mut inputs, &mut self.stored);
                 if let Some((stored, is_branch)) = written {
                     inputs.end();
                     pending.push(Pending {
@@ -140,7 +193,7 @@ impl<K: Kind> Item<K> {
         &mut self,
         scratch: &mut Scratch,
         inputs: &mut Inputs,
-        updates: &mut [Vec<NodeUpdate>],
+        changes: &mut Stored,
     ) -> Option<(bool, bool)> {
         let (stored, is_branch) = match &mut self.slot.node {
             Node::None => return None,
@@ -151,22 +204,13 @@ impl<K: Kind> Item<K> {
             }
             Node::Branch(branch) => {
                 let mut encoder = BranchEncoder::new();
-                let children = branch.children().iter().flat_map(|child| &child.encoded);
-                let hashed = children.filter(|child| child.hashed_branch).count();
-                let mut hashes = Vec::with_capacity(hashed);
                 for (nibble, child) in branch.nibbles().zip(branch.children()) {
                     if let Some(child) = &child.encoded {
                         encoder.push(nibble, child);
-                        hashes.extend(child.rlp.hash().filter(|_| child.hashed_branch));
                     }
                 }
                 inputs.bytes().extend_from_slice(encoder.rlp());
-                let node = encoder.compact(branch.depth, hashes);
-                let stored = node.is_some();
-                let place = (&branch.key, branch.depth);
-                updates[self.trie].extend(node_update(place, branch.stored, node));
-                branch.stored = stored;
-                (stored, true)
+                (changes.note(self.trie, branch, &encoder), true)
             }
         };
         let rlp = inputs.open();
@@ -238,9 +282,8 @@ fn encode_taken<'s, K: Kind>(
     }
     first(&mut changed, found);
     found.count_hashed(changed.items.len());
-    let mut updates = [take(&mut found.nodes.updates)];
-    changed.encode(&mut found.scratch, &mut updates);
-    [found.nodes.updates] = updates;
+    changed.encode(&mut found.scratch);
+    take(&mut changed.stored).into_updates(|_, update| found.nodes.updates.push(update));
     for (slot, item) in places {
         *slot = take(&mut changed.items[item].slot);
     }
@@ -259,8 +302,9 @@ fn encode_storages(accounts: &mut Changed<AccountContent>, found: &mut Found) {
         }
     }
     found.count_hashed(changed.items.len());
+    changed.encode(&mut found.scratch);
     let mut updates: Vec<_> = places.iter().map(|_| Vec::new()).collect();
-    changed.encode(&mut found.scratch, &mut updates);
+    take(&mut changed.stored).into_updates(|trie, update| updates[trie].push(update));
     for ((owner, item), updates) in places.into_iter().zip(updates) {
         let Node::Leaf(leaf) = &mut accounts.items[owner].slot.node else {
             continue;

@@ -6,6 +6,7 @@
 
 use crate::{
     cursor::{CursorError, HashedCursor, TrieCursor},
+    stored::StoredBranch,
     updates::StorageTrieUpdates,
 };
 use alloy_primitives::{B256, U256, map::HashMap};
@@ -15,7 +16,7 @@ use alloy_trie::{
 };
 
 /// Changed stored branches, ascending by path.
-pub(super) type NodeUpdates = Vec<(Nibbles, Option<BranchNodeCompact>)>;
+pub(super) type NodeUpdates = Vec<(Nibbles, Option<StoredBranch>)>;
 
 /// The sorted keys whose leaves may differ from what the stored branches were made of.
 #[derive(Debug, Clone, Copy)]
@@ -69,7 +70,7 @@ pub(super) struct Rebuild<'a, T, C, F> {
     changed: ChangedKeys<'a>,
     builder: HashBuilder,
     /// Stored branches that were not skipped: the only ones that can change.
-    opened: Vec<(Nibbles, BranchNodeCompact)>,
+    opened: Vec<(Nibbles, StoredBranch)>,
     value: Vec<u8>,
 }
 
@@ -148,23 +149,19 @@ where
         }
     }
 
-    fn visit_children(
-        &mut self,
-        path: &Nibbles,
-        node: &BranchNodeCompact,
-    ) -> Result<(), CursorError> {
+    fn visit_children(&mut self, path: &Nibbles, node: &StoredBranch) -> Result<(), CursorError> {
+        let masks = node.masks();
         for nibble in 0..16 {
             let mut child = *path;
             child.push(nibble);
             let range = KeyRange::below(&child);
             let changed = self.changed.any_in(range);
-            let stored = node.tree_mask.is_bit_set(nibble);
-            if node.hash_mask.is_bit_set(nibble) && !changed {
-                self.builder
-                    .add_branch(child, node.hash_for_nibble(nibble), stored);
+            let stored = masks.tree.is_bit_set(nibble);
+            if let Some(hash) = node.hash(nibble).filter(|_| !changed) {
+                self.builder.add_branch(child, hash, stored);
             } else if stored {
                 self.visit(child)?;
-            } else if changed || node.state_mask.is_bit_set(nibble) {
+            } else if changed || masks.state.is_bit_set(nibble) {
                 self.add_leaves(range)?;
             }
         }
@@ -193,9 +190,11 @@ where
 
 /// What turns the `opened` stored branches into the `built` ones.
 fn difference(
-    opened: Vec<(Nibbles, BranchNodeCompact)>,
-    mut built: HashMap<Nibbles, BranchNodeCompact>,
+    opened: Vec<(Nibbles, StoredBranch)>,
+    built: HashMap<Nibbles, BranchNodeCompact>,
 ) -> NodeUpdates {
+    let built = built.into_iter().map(|(path, node)| (path, node.into()));
+    let mut built: HashMap<Nibbles, StoredBranch> = built.collect();
     built.remove(&Nibbles::new());
     let mut updates = NodeUpdates::new();
     for (path, old) in opened {

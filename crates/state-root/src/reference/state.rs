@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     cursor::{CursorError, HashedCursor, StateView, TrieCursor},
+    stored::StoredBranch,
     updates::{Account, HashedState, HashedStorage, StorageTrieUpdates, TrieUpdates},
 };
 use alloy_primitives::{
@@ -13,7 +14,7 @@ use alloy_primitives::{
     map::{B256Map, B256Set},
 };
 use alloy_rlp::Encodable;
-use alloy_trie::{BranchNodeCompact, EMPTY_ROOT_HASH, Nibbles, TrieAccount};
+use alloy_trie::{EMPTY_ROOT_HASH, Nibbles, TrieAccount};
 
 /// The keys in which a view's leaves may differ from its stored branches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -264,15 +265,15 @@ pub(super) fn sorted<'a>(keys: impl IntoIterator<Item = &'a B256>) -> Vec<B256> 
 pub(super) struct NoBranches;
 
 impl TrieCursor for NoBranches {
-    fn seek_exact(&mut self, _: &Nibbles) -> Result<Option<BranchNodeCompact>, CursorError> {
+    fn seek_exact(&mut self, _: &Nibbles) -> Result<Option<StoredBranch>, CursorError> {
         Ok(None)
     }
 
-    fn seek(&mut self, _: &Nibbles) -> Result<Option<(Nibbles, BranchNodeCompact)>, CursorError> {
+    fn seek(&mut self, _: &Nibbles) -> Result<Option<(Nibbles, StoredBranch)>, CursorError> {
         Ok(None)
     }
 
-    fn next(&mut self) -> Result<Option<(Nibbles, BranchNodeCompact)>, CursorError> {
+    fn next(&mut self) -> Result<Option<(Nibbles, StoredBranch)>, CursorError> {
         Ok(None)
     }
 }

@@ -3,10 +3,11 @@
 use super::*;
 use crate::{
     mem::MemState,
+    stored::{Masks, StoredBranch},
     updates::{Account, HashedState, HashedStorage, StorageTrieUpdates, TrieUpdates},
 };
 use alloy_primitives::{B256, U256, keccak256};
-use alloy_trie::{BranchNodeCompact, EMPTY_ROOT_HASH, Nibbles, TrieMask};
+use alloy_trie::{EMPTY_ROOT_HASH, Nibbles, TrieMask};
 use std::collections::BTreeMap;
 
 const OWNER: B256 = B256::repeat_byte(0xaa);
@@ -122,12 +123,13 @@ fn a_branch_over_a_branch_is_stored() {
         (1, odd_leaf(leaves[0].0, 3, 1)),
         (2, odd_leaf(leaves[1].0, 3, 2)),
     ]);
-    let stored = BranchNodeCompact::new(
-        TrieMask::new(0b110),
-        TrieMask::new(0),
-        TrieMask::new(0b010),
+    let stored = StoredBranch::new(
+        Masks {
+            state: TrieMask::new(0b110),
+            tree: TrieMask::new(0),
+            hash: TrieMask::new(0b010),
+        },
         vec![keccak256(inner)],
-        None,
     );
     let (_, updates) = root_of_storage_leaves(leaves);
     assert!(!updates.wiped);

@@ -2,10 +2,13 @@
 
 use super::ChildRef;
 use super::arena::{Arena, Branch, Encoded, Leaf, LeafValue};
-use crate::nibbles::{KEY_LEN, nibble, path};
+use crate::{
+    nibbles::{KEY_LEN, nibble, path},
+    stored::{Masks, StoredBranch},
+};
 use alloy_primitives::B256;
 use alloy_rlp::{BufMut, EMPTY_STRING_CODE, Header};
-use alloy_trie::{BranchNodeCompact, Nibbles, TrieMask};
+use alloy_trie::{Nibbles, TrieMask};
 
 /// A hex-prefix encoded path: a flag and up to 64 nibbles.
 struct CompactPath {
@@ -200,16 +203,12 @@ impl BranchEncoder {
         &self.bytes[from..end]
     }
 
-    /// What the database stores for the branch at `depth`, if it stores it.
-    pub(crate) fn compact(&self, depth: usize, hashes: Vec<B256>) -> Option<BranchNodeCompact> {
-        self.is_stored(depth).then(|| {
-            BranchNodeCompact::new(
-                TrieMask::new(self.state_mask),
-                TrieMask::new(self.tree_mask),
-                TrieMask::new(self.hash_mask),
-                hashes,
-                None,
-            )
+    /// The children the database knows of the branch at `depth`, if it stores it.
+    pub(crate) fn masks(&self, depth: usize) -> Option<Masks> {
+        self.is_stored(depth).then(|| Masks {
+            state: TrieMask::new(self.state_mask),
+            tree: TrieMask::new(self.tree_mask),
+            hash: TrieMask::new(self.hash_mask),
         })
     }
 }
@@ -233,13 +232,13 @@ impl<V> Arena<V> {
 }
 
 /// A change to a stored branch.
-pub(crate) type NodeUpdate = (Nibbles, Option<BranchNodeCompact>);
+pub(crate) type NodeUpdate = (Nibbles, Option<StoredBranch>);
 
 /// The update that stores `node` at the path of a branch, or removes what was `stored` there.
 pub(crate) fn node_update(
     (key, depth): (&B256, usize),
     stored: bool,
-    node: Option<BranchNodeCompact>,
+    node: Option<StoredBranch>,
 ) -> Option<NodeUpdate> {
     (node.is_some() || stored).then(|| (path(key, depth), node))
 }

@@ -14,7 +14,7 @@ mod root;
 
 pub(crate) use arena::{Arena, Branch, Encoded, Leaf, LeafValue, NodeKind, NodeRef};
 pub(crate) use child_ref::ChildRef;
-pub(crate) use encode::{BranchEncoder, NodeUpdate, Scratch, merge_updates, node_update};
+pub(crate) use encode::{BranchEncoder, NodeUpdate, Scratch, merge_updates};
 pub(crate) use root::Finished;
 
 use crate::nibbles::nibble;

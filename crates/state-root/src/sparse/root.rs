@@ -5,6 +5,7 @@ use super::{
     SparseTrie,
     encode::{merge_updates, node_update},
 };
+use crate::stored::StoredBranch;
 use alloy_primitives::B256;
 use alloy_trie::EMPTY_ROOT_HASH;
 use rayon::prelude::*;
@@ -97,7 +98,8 @@ impl<V: LeafValue> Pass<'_, V> {
         }
         let place = (&branch.key, branch.depth);
         let encoded = encoder.finish(place, start, &mut self.scratch);
-        let node = encoder.compact(branch.depth, hashes);
+        let masks = encoder.masks(branch.depth);
+        let node = masks.map(|masks| StoredBranch::new(masks, hashes));
         self.updates.extend(node_update(place, branch.stored, node));
         encoded
     }
