@@ -12,6 +12,8 @@ pub(super) trait Change: Send + Sync {
     fn weight(&self) -> usize;
     /// Whether it makes a leaf where there is none.
     fn sets(&self) -> bool;
+    /// Whether the path may have to be read first.
+    fn is_unknown(&self) -> bool;
 }
 
 /// What is to be done to a slot.
@@ -20,7 +22,12 @@ pub(super) enum SlotChange {
     /// Its path is to be known.
     Reveal,
     /// A new value; zero removes it.
-    Value(U256),
+    Value {
+        /// The value.
+        value: U256,
+        /// Whether the path is known already.
+        is_known: bool,
+    },
 }
 
 impl Change for SlotChange {
@@ -29,7 +36,11 @@ impl Change for SlotChange {
     }
 
     fn sets(&self) -> bool {
-        matches!(self, Self::Value(value) if !value.is_zero())
+        matches!(self, Self::Value { value, .. } if !value.is_zero())
+    }
+
+    fn is_unknown(&self) -> bool {
+        !matches!(self, Self::Value { is_known: true, .. })
     }
 }
 
@@ -40,6 +51,8 @@ pub(super) struct AccountChange {
     pub(super) account: Option<Option<Account>>,
     /// Whether all its slots are removed first.
     pub(super) wiped: bool,
+    /// Whether its own path, or that of a slot, may have to be read first.
+    pub(super) is_unknown: bool,
     /// Ascending by slot.
     pub(super) slots: Vec<Keyed<SlotChange>>,
 }
@@ -52,6 +65,10 @@ impl Change for AccountChange {
     fn sets(&self) -> bool {
         matches!(self.account, Some(Some(_)))
     }
+
+    fn is_unknown(&self) -> bool {
+        self.is_unknown
+    }
 }
 
 /// The leaves a list stands for.
@@ -59,8 +76,11 @@ pub(super) fn weight<T: Change>(changes: &[Keyed<T>]) -> usize {
     changes.iter().map(|(_, change)| change.weight()).sum()
 }
 
-/// All changes of a block.
-pub(super) fn changes_of(leaves: &HashedState) -> Vec<Keyed<AccountChange>> {
+/// All changes of a block. `unknown` are those whose paths are not known yet.
+pub(super) fn changes_of(
+    leaves: &HashedState,
+    unknown: &[Keyed<AccountChange>],
+) -> Vec<Keyed<AccountChange>> {
     let mut changes: Vec<_> = leaves
         .accounts
         .iter()
@@ -78,7 +98,23 @@ pub(super) fn changes_of(leaves: &HashedState) -> Vec<Keyed<AccountChange>> {
     let alone = leaves.storages.iter().filter(|(key, _)| !changed(key));
     changes.extend(alone.map(|(address, storage)| (*address, account_change(None, Some(storage)))));
     changes.sort_unstable_by_key(|(address, _)| *address);
+    for (address, unknown) in unknown {
+        if let Some(change) = find(&mut changes, address) {
+            change.is_unknown = true;
+            for (slot, _) in &unknown.slots {
+                if let Some(SlotChange::Value { is_known, .. }) = find(&mut change.slots, slot) {
+                    *is_known = false;
+                }
+            }
+        }
+    }
     changes
+}
+
+/// The entry of a sorted list.
+fn find<'c, T>(changes: &'c mut [Keyed<T>], key: &B256) -> Option<&'c mut T> {
+    let found = changes.binary_search_by_key(key, |(key, _)| *key);
+    found.ok().map(|index| &mut changes[index].1)
 }
 
 fn account_change(
@@ -89,9 +125,13 @@ fn account_change(
     AccountChange {
         account,
         wiped: storage.is_some_and(|storage| storage.wiped),
+        is_unknown: false,
         slots: slots
             .iter()
-            .map(|&(slot, value)| (slot, SlotChange::Value(value)))
+            .map(|&(slot, value)| {
+                let is_known = true;
+                (slot, SlotChange::Value { value, is_known })
+            })
             .collect(),
     }
 }

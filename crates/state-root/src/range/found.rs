@@ -63,17 +63,15 @@ impl Found {
         self.longest_chain += nodes as u64;
     }
 
-    /// Adds what two ranges beside each other have found.
-    pub(super) fn append_both(&mut self, left: Self, right: Self) {
-        // The ranges this one was cut into are its own place and one more.
-        self.ranges += left.ranges + right.ranges + 1;
-        self.longest_chain += left.longest_chain.max(right.longest_chain);
-        for half in [left, right] {
-            self.nodes.append(half.nodes);
-            self.storages.extend(half.storages);
-            self.nodes_revealed += half.nodes_revealed;
-            self.nodes_hashed += half.nodes_hashed;
-        }
+    /// Adds what another range has found beside the last one, before which the chain was as long as
+    /// `chain_before`.
+    pub(super) fn append_beside(&mut self, other: Self, chain_before: u64) {
+        self.ranges += other.ranges + 1;
+        self.longest_chain = self.longest_chain.max(chain_before + other.longest_chain);
+        self.nodes.append(other.nodes);
+        self.storages.extend(other.storages);
+        self.nodes_revealed += other.nodes_revealed;
+        self.nodes_hashed += other.nodes_hashed;
     }
 
     /// Changes to the stored branches of the trie that was walked, ascending by path.
@@ -110,14 +108,16 @@ pub(super) struct Lane<S: StateSource> {
 
 impl<S: StateSource> Default for Lane<S> {
     fn default() -> Self {
-        Self {
-            found: Found::default(),
-            view: None,
-        }
+        Self::of(Found::default())
     }
 }
 
 impl<S: StateSource> Lane<S> {
+    /// A lane that goes on with what others have found.
+    pub(super) fn of(found: Found) -> Self {
+        Self { found, view: None }
+    }
+
     pub(super) fn view(&mut self, source: &S) -> Result<&S::View, RootError> {
         let view = match self.view.take() {
             Some(view) => view,

@@ -82,7 +82,7 @@ impl Kind for U256 {
         content: &mut Option<Self>,
         (_, change): (&B256, &SlotChange),
     ) -> Result<bool, RootError> {
-        let SlotChange::Value(value) = change else {
+        let SlotChange::Value { value, .. } = change else {
             return Ok(false);
         };
         let new = Some(*value).filter(|value| !value.is_zero());
@@ -208,7 +208,6 @@ fn change_storage<S: StateSource>(
         trie: address,
         // What is not cut off from its account is hashed with it.
         hashes: region.pass.hashes && !region.is_whole,
-        reads: region.pass.reads,
         grain: region.pass.grain,
     };
     let lane = &mut *region.lane;

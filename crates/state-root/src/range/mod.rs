@@ -209,15 +209,6 @@ struct Running {
     counters: RootCounters,
 }
 
-/// What a pass is for.
-#[derive(Debug, Clone, Copy)]
-struct Purpose {
-    /// Whether it hashes what has changed.
-    hashes: bool,
-    /// Whether there are paths it has to read.
-    reads: bool,
-}
-
 /// Whose trie a block holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Stage {
@@ -307,7 +298,7 @@ impl<S: StateSource> Block<S> {
         running: &mut Running,
         messages: Vec<Message>,
     ) -> Result<Option<RootOutcome>, RootError> {
-        let mut new_keys = Vec::new();
+        let mut new_keys = NewKeys::default();
         let mut finished = false;
         for message in messages {
             let changes: Vec<HashedChange> = match message {
@@ -324,8 +315,8 @@ impl<S: StateSource> Block<S> {
         }
         if finished {
             let leaves = std::mem::take(&mut running.leaves);
-            let reads = !count_blind(running, &leaves, new_keys).is_empty();
-            let outcome = self.finish(running, leaves.into_sorted(), reads)?;
+            let unknown = count_blind(running, &leaves, new_keys);
+            let outcome = self.finish(running, leaves.into_sorted(), &unknown)?;
             return Ok(Some(outcome));
         }
         let leaves = std::mem::take(&mut running.leaves);
@@ -333,14 +324,7 @@ impl<S: StateSource> Block<S> {
         running.leaves = leaves;
         if !unknown.is_empty() {
             running.counters.batches += 1;
-            self.pass(
-                running,
-                &unknown,
-                Purpose {
-                    hashes: false,
-                    reads: true,
-                },
-            )?;
+            self.pass(running, &unknown, false)?;
         }
         Ok(None)
     }
@@ -355,18 +339,17 @@ impl<S: StateSource> Block<S> {
         }
     }
 
-    /// One pass over the trie.
+    /// One pass over the trie, which hashes what has changed or only reads.
     fn pass(
         &self,
         running: &mut Running,
         changes: &[Keyed<AccountChange>],
-        Purpose { hashes, reads }: Purpose,
+        hashes: bool,
     ) -> Result<Found, RootError> {
         let pass = Pass::<S, AccountContent> {
             work: &self.work,
             trie: (),
             hashes,
-            reads,
             grain: self.grain(hashes),
         };
         let span = debug_span!(
@@ -396,9 +379,9 @@ impl<S: StateSource> Block<S> {
         &self,
         running: &mut Running,
         hashed_state: HashedState,
-        reads: bool,
+        unknown: &[Keyed<AccountChange>],
     ) -> Result<RootOutcome, RootError> {
-        let changes = changes_of(&hashed_state);
+        let changes = changes_of(&hashed_state, unknown);
         if changes.is_empty() {
             return Ok(RootOutcome {
                 root: Some(self.parent_root),
@@ -409,14 +392,7 @@ impl<S: StateSource> Block<S> {
         }
         running.counters.batches += 1;
         running.stage = Stage::Changes;
-        let mut found = self.pass(
-            running,
-            &changes,
-            Purpose {
-                hashes: true,
-                reads,
-            },
-        )?;
+        let mut found = self.pass(running, &changes, true)?;
         Ok(RootOutcome {
             root: Some(running.trie.root_hash()),
             hashed_state,
@@ -442,42 +418,61 @@ impl<S> Drop for Block<S> {
     }
 }
 
+/// Keys whose first change has been seen.
+#[derive(Debug, Default)]
+struct NewKeys {
+    accounts: Vec<B256>,
+    /// Account and slot.
+    slots: Vec<(B256, B256)>,
+}
+
+impl NewKeys {
+    fn push(&mut self, key: NewKey) {
+        match key {
+            NewKey::Account(address) => self.accounts.push(address),
+            NewKey::Slot(address, slot) => self.slots.push((address, slot)),
+        }
+    }
+}
+
 /// The changes that reveal those of `keys` whose paths are unknown. They are counted as targets.
 fn count_blind(
     running: &mut Running,
     leaves: &ChangedLeaves,
-    keys: Vec<NewKey>,
+    mut keys: NewKeys,
 ) -> Vec<Keyed<AccountChange>> {
     let mut unknown: B256Map<AccountChange> = B256Map::default();
-    let counters = &mut running.counters;
-    counters.known_paths += keys.len() as u64;
-    for key in keys {
-        match key {
-            NewKey::Account(address) if running.trie.is_blind(&address) => {
-                unknown.entry(address).or_default();
-                counters.account_targets += 1;
-                counters.known_paths -= 1;
-            }
-            NewKey::Account(_) => {}
-            NewKey::Slot(address, _) if leaves.is_wiped(&address) => {}
-            NewKey::Slot(address, slot) => {
-                let blind = match running.trie.get(&address) {
-                    Some(account) => account.storage.is_blind(&slot),
-                    None => running.trie.is_blind(&address),
-                };
-                if blind {
-                    let change = unknown.entry(address).or_default();
-                    change.slots.push((slot, SlotChange::Reveal));
-                    counters.storage_targets += 1;
-                    counters.known_paths -= 1;
-                }
-            }
+    let (trie, counters) = (&running.trie, &mut running.counters);
+    counters.known_paths += (keys.accounts.len() + keys.slots.len()) as u64;
+    trie.blind_among(&keys.accounts, |address| {
+        unknown.entry(*address).or_default();
+        counters.account_targets += 1;
+        counters.known_paths -= 1;
+    });
+    keys.slots.sort_unstable();
+    for of_account in keys.slots.chunk_by(|a, b| a.0 == b.0) {
+        let address = of_account[0].0;
+        if leaves.is_wiped(&address) {
+            continue;
+        }
+        let slots: Vec<_> = of_account.iter().map(|(_, slot)| *slot).collect();
+        let mut blind = Vec::new();
+        let mut find = |slot: &B256| blind.push((*slot, SlotChange::Reveal));
+        match trie.get(&address) {
+            Some(account) => account.storage.blind_among(&slots, find),
+            None if trie.is_blind(&address) => slots.iter().for_each(&mut find),
+            None => {}
+        }
+        if !blind.is_empty() {
+            counters.storage_targets += blind.len() as u64;
+            counters.known_paths -= blind.len() as u64;
+            unknown.entry(address).or_default().slots = blind;
         }
     }
     let mut unknown: Vec<_> = unknown.into_iter().collect();
     unknown.sort_unstable_by_key(|(address, _)| *address);
     for (_, change) in &mut unknown {
-        change.slots.sort_unstable_by_key(|(slot, _)| *slot);
+        change.is_unknown = true;
     }
     unknown
 }

@@ -14,6 +14,9 @@ use alloy_primitives::{B256, U256};
 use alloy_trie::{EMPTY_ROOT_HASH, TrieAccount};
 use std::mem::{size_of, size_of_val, take};
 
+/// Paths that are followed at the same time.
+const SIDE_BY_SIDE: usize = 8;
+
 /// What a leaf can hold besides its key.
 pub(super) trait Content: Default + Send + Sync + 'static {
     /// Memory that hangs on it, beyond its own size.
@@ -139,16 +142,31 @@ impl<C: Content> Slot<C> {
         self.blind_from(key, 0).is_some()
     }
 
+    /// Those of `keys`, in their order, to which a part of the path is unknown in this trie.
+    ///
+    /// Several paths are followed side by side: each step waits for memory, and so they wait together.
+    pub(super) fn blind_among<'k>(&self, keys: &'k [B256], mut found: impl FnMut(&'k B256)) {
+        for keys in keys.chunks(SIDE_BY_SIDE) {
+            let mut ways = [Some((self, 0)); SIDE_BY_SIDE];
+            let step_all = |ways: &mut [Way<'_, C>]| {
+                let steps = ways.iter_mut().zip(keys).map(|(way, key)| step(way, key));
+                steps.fold(false, |any, moved| any | moved)
+            };
+            while step_all(&mut ways) {}
+            for (way, key) in ways.into_iter().zip(keys) {
+                if way.is_some_and(|(slot, _)| slot.is_stub()) {
+                    found(key);
+                }
+            }
+        }
+    }
+
     /// Where the unknown part of the path to `key` begins, in nibbles, below a slot that begins at
     /// `start`.
     pub(super) fn blind_from(&self, key: &B256, start: usize) -> Option<usize> {
         let (mut slot, mut start) = (self, start);
         while let Node::Branch(branch) = &slot.node {
-            if !branch.contains(key) {
-                return None;
-            }
-            start = branch.depth + 1;
-            slot = branch.child(nibble(key, branch.depth))?;
+            (slot, start) = branch.child_towards(key, start)?;
         }
         slot.is_stub().then_some(start)
     }
@@ -164,6 +182,21 @@ impl<C: Content> Slot<C> {
             _ => None,
         }
     }
+}
+
+/// How far a path has been followed, and where that begins; `None` when nothing of it is unknown.
+type Way<'a, C> = Option<(&'a Slot<C>, usize)>;
+
+/// Follows the path to `key` by one branch, if there is one.
+fn step<C: Content>(way: &mut Way<'_, C>, key: &B256) -> bool {
+    let Some((slot, start)) = *way else {
+        return false;
+    };
+    let Node::Branch(branch) = &slot.node else {
+        return false;
+    };
+    *way = branch.child_towards(key, start);
+    true
 }
 
 /// The children of a branch in the making, by nibble.
@@ -241,6 +274,16 @@ impl<C> Branch<C> {
     /// Memory of the branch without what is below it.
     pub(super) fn own_bytes(&self) -> usize {
         size_of_val(self)
+    }
+
+    /// The next slot on the path to `key`, with where it begins, if the path goes on. The branch
+    /// itself begins at `start`.
+    fn child_towards(&self, key: &B256, start: usize) -> Option<(&Slot<C>, usize)> {
+        if self.depth > start && !self.contains(key) {
+            return None;
+        }
+        let child = self.child(nibble(key, self.depth))?;
+        Some((child, self.depth + 1))
     }
 
     /// The child at a nibble, if there is one.

@@ -12,7 +12,7 @@
 
 use super::{
     change::{Change, Keyed, weight},
-    found::Lane,
+    found::{Found, Lane},
     kind::{Kind, Unknown},
     node::{Branch, Leaf, Node, Slot, no_children},
 };
@@ -54,8 +54,6 @@ pub(super) struct Pass<'a, S, K: Kind> {
     pub(super) hashes: bool,
     /// Leaves below which a range is not cut.
     pub(super) grain: usize,
-    /// Whether some of the paths are unknown, so that it pays to look for them first.
-    pub(super) reads: bool,
 }
 
 /// The changes below one slot.
@@ -103,13 +101,16 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
             return self.go(ranges, start, total <= self.grain, lane);
         }
         let (left, right) = ranges.split_at_mut(middle(ranges, total));
-        let alone = |half| {
-            let mut lane = Lane::default();
+        let so_far = take(&mut lane.found);
+        let chain_before = so_far.longest_chain;
+        let run = |half, found| {
+            let mut lane = Lane::of(found);
             self.run(half, start, &mut lane)?;
             Ok::<_, RootError>(lane.found)
         };
-        let (left, right) = rayon::join(|| alone(left), || alone(right));
-        lane.found.append_both(left?, right?);
+        let (left, right) = rayon::join(|| run(left, so_far), || run(right, Found::default()));
+        lane.found = left?;
+        lane.found.append_beside(right?, chain_before);
         Ok(())
     }
 
@@ -128,7 +129,7 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
             is_whole,
             ready: Vec::new(),
         };
-        if is_whole && self.reads {
+        if is_whole {
             region.read_ahead(ranges, start)?;
         }
         for range in &mut *ranges {
@@ -168,7 +169,8 @@ impl<S: StateSource, K: Kind> Region<'_, S, K> {
     fn read_ahead(&mut self, ranges: &[Range<'_, K>], start: usize) -> Result<(), RootError> {
         let mut unknown = Vec::new();
         for range in ranges {
-            for (key, change) in range.changes {
+            let changes = range.changes.iter();
+            for (key, change) in changes.filter(|(_, change)| change.is_unknown()) {
                 if let Some(start) = range.slot.blind_from(key, start) {
                     let target = Target { key: *key, start };
                     unknown.push((target, Some(change)));
@@ -213,8 +215,12 @@ impl<S: StateSource, K: Kind> Region<'_, S, K> {
                 self.at_leaf(slot, key, changes)?
             }
             Node::Branch(branch) => {
-                let place = (branch.key, branch.depth);
-                self.at_branch(slot, place, changes)?
+                if branch.depth == start {
+                    self.descend(slot, changes)?
+                } else {
+                    let place = (branch.key, branch.depth);
+                    self.at_branch(slot, place, changes)?
+                }
             }
         };
         if changed {
