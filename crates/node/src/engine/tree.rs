@@ -192,6 +192,11 @@ impl ParentState {
             overlay = Arc::new(below.extend_block(number, hashed, trie));
             block.cache_overlay(base, overlay.clone());
         }
+        // The next block extends the tip's, one that competes with the tip its parent's. Each is
+        // many blocks' changes.
+        for block in self.layers.iter().skip(2) {
+            block.forget_overlay();
+        }
         Ok(overlay)
     }
 

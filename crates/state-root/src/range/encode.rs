@@ -78,7 +78,9 @@ impl Stored {
     }
 
     /// Hands out the changes, each to the list of its trie.
-    fn into_updates(self, mut push: impl FnMut(usize, NodeUpdate)) {
+    fn into_updates(mut self, mut push: impl FnMut(usize, NodeUpdate)) {
+        // It lives as long as its block waits to be saved.
+        self.hashes.shrink_to_fit();
         let hashes = Arc::new(self.hashes);
         for StoredChange { trie, path, branch } in self.changes {
             let in_list = |(masks, start)| StoredBranch::in_list(masks, start, Arc::clone(&hashes));

@@ -253,5 +253,6 @@ pub(crate) fn merge_updates(
     updates
         .sort_by(|(a, a_node), (b, b_node)| a.cmp(b).then(b_node.is_some().cmp(&a_node.is_some())));
     updates.dedup_by(|later, earlier| later.0 == earlier.0);
+    updates.shrink_to_fit();
     updates
 }
