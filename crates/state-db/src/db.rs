@@ -21,6 +21,10 @@ const VERSION: &str = "2";
 /// MDBX page size in bytes; reth's.
 const PAGE_SIZE_BYTES: usize = 4096;
 
+/// What MDBX wants the length of a database file to be a multiple of, in bytes. One that a failed
+/// write has left with another length is refused by whoever only reads.
+const FILE_GRAIN_BYTES: usize = 64 << 10;
+
 /// Dirty pages a write transaction keeps in memory before it spills them to the file: 256 MiB. A page that
 /// was spilled and changes again is written twice, which a long replay pays for.
 const DIRTY_PAGES_LIMIT: u64 = 65_536;
@@ -38,9 +42,10 @@ pub enum SyncMode {
 /// How to open a database.
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
-    /// Upper bound of the file, in bytes of address space.
+    /// Upper bound of the file, in bytes of address space; in effect the next lower multiple of 64
+    /// KiB, and at least that.
     pub max_size_bytes: usize,
-    /// How much the file grows at a time, in bytes.
+    /// How much the file grows at a time, in bytes; in effect likewise a multiple of 64 KiB.
     pub growth_step_bytes: usize,
     /// When commits reach the disk.
     pub sync_mode: SyncMode,
@@ -233,6 +238,11 @@ impl Meta {
     }
 }
 
+/// As much of a length as a database file can have.
+fn whole_grains(bytes: usize) -> usize {
+    (bytes / FILE_GRAIN_BYTES).max(1) * FILE_GRAIN_BYTES
+}
+
 fn open_environment(folder: &Path, options: &OpenOptions) -> Result<Environment, DbError> {
     let mode = if options.read_only {
         Mode::ReadOnly
@@ -250,8 +260,10 @@ fn open_environment(folder: &Path, options: &OpenOptions) -> Result<Environment,
         .set_max_readers(32_000)
         .set_txn_dp_limit(DIRTY_PAGES_LIMIT)
         .set_geometry(Geometry {
-            size: Some(0..options.max_size_bytes),
-            growth_step: Some(isize::try_from(options.growth_step_bytes).unwrap_or(isize::MAX)),
+            size: Some(0..whole_grains(options.max_size_bytes)),
+            growth_step: Some(
+                isize::try_from(whole_grains(options.growth_step_bytes)).unwrap_or(isize::MAX),
+            ),
             shrink_threshold: Some(0),
             page_size: Some(PageSize::Set(PAGE_SIZE_BYTES)),
         })

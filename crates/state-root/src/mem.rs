@@ -90,7 +90,7 @@ impl MemState {
 fn apply_to_trie(trie: &mut MemTrie, nodes: &[(Nibbles, Option<StoredBranch>)]) {
     for (path, node) in nodes {
         match node {
-            Some(node) => trie.insert(*path, node.clone()),
+            Some(node) => trie.insert(*path, node.apart()),
             None => trie.remove(path),
         };
     }

@@ -44,6 +44,13 @@ impl StoredBranch {
         }
     }
 
+    /// The same branch with a list of its own, for whoever keeps it longer than its neighbours: a
+    /// shared list stays for as long as any of its branches.
+    #[must_use]
+    pub fn apart(&self) -> Self {
+        Self::new(self.masks, self.hashes().to_vec())
+    }
+
     /// Its children.
     pub fn masks(&self) -> Masks {
         self.masks
@@ -117,5 +124,8 @@ mod tests {
         assert_eq!(second, StoredBranch::new(second.masks(), vec![c]));
         assert_ne!(second, StoredBranch::new(second.masks(), vec![a]));
         assert_ne!(first, second);
+        let apart = second.apart();
+        assert_eq!(apart, second);
+        assert_eq!(apart.hashes.len(), 1);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::chain::{Chain, append, assert_same, dump_all, fixed_blocks};
 use crate::{
-    DbError, StateDb, Table, UnwindError, UnwindStage,
+    DbError, OpenOptions, StateDb, Table, UnwindError, UnwindStage,
     testing::{options, temp_db},
 };
 use alloy_primitives::B256;
@@ -37,6 +37,33 @@ fn blocks_that_do_not_follow_are_refused() {
         empty.append(&writes[..1]),
         Err(DbError::NoGenesis)
     ));
+}
+
+#[test]
+fn what_a_failed_write_has_grown_can_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    // No multiples of what MDBX wants the length of a file to be.
+    let limits = OpenOptions {
+        max_size_bytes: 1_500 << 10,
+        growth_step_bytes: 100 << 10,
+        ..options()
+    };
+    let db = StateDb::open(folder.path(), &limits).unwrap();
+    let tx = db.write().unwrap();
+    let mut rows = 0_u64..;
+    let failed = rows.find_map(|row| {
+        let written = tx.put(Table::Headers, &row.to_be_bytes(), &[0; 500]);
+        written.err()
+    });
+    let error = failed.unwrap().to_string();
+    assert!(error.contains("size limit reached"), "{error}");
+    drop(tx);
+    drop(db);
+    let read_only = OpenOptions {
+        read_only: true,
+        ..limits
+    };
+    StateDb::open(folder.path(), &read_only).unwrap();
 }
 
 #[test]
