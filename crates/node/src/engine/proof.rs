@@ -20,6 +20,8 @@ use state_root::{
 
 /// How often a state is looked up anew when saves keep overtaking the lookup.
 const MAX_STATE_LOOKUPS: usize = 16;
+/// How long a lookup waits after one that a save has overtaken.
+const STATE_LOOKUP_PAUSE: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// Most changes that are taken back for one proof: about 200 MB while it is made.
 const MAX_CHANGES: usize = 1_000_000;
@@ -72,7 +74,11 @@ impl ChainReader {
 
     /// The tries of the state after the block `hash`; `None` when there is no such block.
     pub(super) fn tries_after(&self, hash: B256) -> Result<Option<Tries>, ProofError> {
-        for _ in 0..MAX_STATE_LOOKUPS {
+        for lookup in 0..MAX_STATE_LOOKUPS {
+            if lookup > 0 {
+                // The engine takes note of a save soon after it is in the database.
+                std::thread::sleep(STATE_LOOKUP_PAUSE);
+            }
             let state = self.shared.state_after(hash)?;
             let Some(state) =
                 state.filter(|state| state.fork.is_none() || !state.layers.is_empty())
