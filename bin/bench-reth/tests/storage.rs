@@ -214,16 +214,12 @@ fn unwind_without_room_changes_nothing() {
 
 /// Runs a node under a file size limit.
 fn limited_node(world: &World, limit_bytes: u64) -> Node {
-    let script = world.folder.path().join("limited");
     let blocks = limit_bytes / 512;
-    fs::write(
-        &script,
-        format!("#!/bin/sh\ntrap '' XFSZ; ulimit -f {blocks}; exec {PROGRAM} \"$@\"\n"),
-    )
-    .unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut shell = Command::new("sh");
+    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+    shell.args(["-c", &script, PROGRAM]);
     world.node_of(
-        &script,
+        shell,
         &[
             "--engine.persistence-threshold",
             "0",
@@ -425,7 +421,10 @@ fn a_datadir_of_another_version_is_named() {
 fn unprivileged(world: &World, arguments: &[&str]) -> Output {
     let program = world.folder.path().join("bench-reth");
     if !program.exists() {
-        fs::copy(PROGRAM, &program).unwrap();
+        // By another process: a file that this one writes cannot be executed while another
+        // test's child, which has it open too, is on its way to its own program.
+        let copied = Command::new("cp").arg(PROGRAM).arg(&program).status();
+        assert!(copied.unwrap().success());
     }
     let mut command = Command::new(&program);
     command

@@ -12,10 +12,9 @@ use engine_api::{
 };
 use serde_json::json;
 use std::{
-    fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    os::unix::fs::PermissionsExt as _,
+    process::Command,
     sync::{Arc, Mutex},
     thread,
     time::{Duration, Instant},
@@ -347,15 +346,10 @@ fn spans_over_grpc_that_nobody_takes_are_counted_too() {
 fn a_full_queue_drops_spans_and_says_so_while_it_runs() {
     let collector = Collector::start(Mood::Hangs);
     let world = World::new();
-    let script = world.folder.path().join("program");
-    fs::write(
-        &script,
-        format!("#!/bin/sh\nOTEL_BSP_MAX_QUEUE_SIZE=16 exec {PROGRAM} \"$@\"\n"),
-    )
-    .unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut program = Command::new(PROGRAM);
+    program.env("OTEL_BSP_MAX_QUEUE_SIZE", "16");
     let flag = format!("--tracing-otlp={}", collector.url);
-    let node = world.node_of(&script, &[&flag, "--metrics", "127.0.0.1:0"]);
+    let node = world.node_of(program, &[&flag, "--metrics", "127.0.0.1:0"]);
     node.advance(4);
     metrics_once(&node, |scrape| {
         scrape.value(metric::SPANS_LOST.name).unwrap() > 16.0

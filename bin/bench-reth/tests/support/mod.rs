@@ -52,12 +52,11 @@ impl World {
 
     /// Starts a node with ports chosen by the system and waits until it is ready.
     pub(crate) fn node(&self, flags: &[&str]) -> Node {
-        self.node_of(Path::new(env!("CARGO_BIN_EXE_bench-reth")), flags)
+        self.node_of(Command::new(env!("CARGO_BIN_EXE_bench-reth")), flags)
     }
 
-    /// The same with another program.
-    pub(crate) fn node_of(&self, program: &Path, flags: &[&str]) -> Node {
-        let mut command = Command::new(program);
+    /// The same with a command that ends as the program: with an environment, or within limits.
+    pub(crate) fn node_of(&self, mut command: Command, flags: &[&str]) -> Node {
         command
             .args([
                 "node",

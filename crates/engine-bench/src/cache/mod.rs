@@ -154,7 +154,7 @@ impl Cache {
         file.set_len(0)
             .and_then(|()| writeln!(file, "{}", std::process::id()))
             .map_err(failed)?;
-        Ok(WorkLock { dir, _file: file })
+        Ok(WorkLock { dir, file })
     }
 }
 
@@ -177,8 +177,16 @@ fn owner(file: &mut File) -> io::Result<String> {
 #[derive(Debug)]
 pub struct WorkLock {
     dir: PathBuf,
-    /// The lock ends when the file is closed.
-    _file: File,
+    file: File,
+}
+
+impl Drop for WorkLock {
+    /// Ends the lock, which closing the file would leave to a child that is just being started:
+    /// until it executes its program it has every open file of this process.
+    fn drop(&mut self) {
+        // Without a lock there is nothing to end.
+        let _ = self.file.unlock();
+    }
 }
 
 impl WorkLock {

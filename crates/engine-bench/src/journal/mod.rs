@@ -181,6 +181,15 @@ impl Journal {
     }
 }
 
+impl Drop for Journal {
+    /// Ends the lock, which closing the file would leave to a child that is just being started:
+    /// until it executes its program it has every open file of this process.
+    fn drop(&mut self) {
+        // Without a lock there is nothing to end.
+        let _ = self.file.unlock();
+    }
+}
+
 /// Reads every complete line of a journal.
 ///
 /// # Errors
@@ -410,7 +419,9 @@ mod tests {
         let held = Journal::open(dir.path()).unwrap();
         let second = Journal::open(dir.path());
         assert!(matches!(second, Err(JournalError::InUse { .. })));
+        let child_has = held.file.try_clone().unwrap();
         drop(held);
         Journal::open(dir.path()).unwrap();
+        drop(child_has);
     }
 }
