@@ -1,9 +1,12 @@
 //! The changes of a run of blocks as one: changed leaves and changed trie nodes, newest winning.
 //!
-//! An overlay is a stack of two layers, each of them what some successive blocks changed. Extending
-//! one merges the block into the upper layer and shares the lower one, until the upper one has
-//! grown to about the square root of the lower one: then it is merged down. So of n blocks a further
-//! one copies about √n, and a lookup asks two layers.
+//! An overlay is a stack of layers, each of them what some successive blocks changed. Extending one
+//! merges the block into the upper layer and shares the lower one, until the upper one has grown to
+//! about the square root of the lower one: then it is merged down. So of n blocks a further one
+//! copies about √n, and a lookup asks two layers.
+//!
+//! Blocks that are on their way into the database and later ones are never merged: they have two
+//! layers each, so that all of the former are left out together once they are stored.
 //!
 //! Invariant: within a layer everything is sorted and unique by key, and `wiped` means that
 //! nothing older shows through, of lower layers or of the database.
@@ -17,11 +20,14 @@ use state_root::{
 };
 use std::sync::Arc;
 
+/// Layers of most overlays: two of blocks that are being stored, and two of later ones.
+const LAYERS: usize = 4;
+
 /// Sorted changes by key.
 type Rows<K, E> = [(K, E)];
 
 /// One list of changes for each layer that has any, newest first.
-pub(crate) type Lists<'a, K, E> = SmallVec<[&'a Rows<K, E>; 2]>;
+pub(crate) type Lists<'a, K, E> = SmallVec<[&'a Rows<K, E>; LAYERS]>;
 
 /// Changes of blocks that are not (or not yet) read from the database.
 #[derive(Debug, Clone, Default)]
@@ -47,13 +53,14 @@ impl Overlay {
         hashed: impl Into<Arc<HashedState>>,
         trie: impl Into<Arc<TrieUpdates>>,
     ) -> Self {
-        self.extend_block(u64::MAX, hashed, trie)
+        self.extend_block((u64::MAX, 0), hashed, trie)
     }
 
-    /// This overlay with the changes of block `number` on top.
+    /// This overlay with the changes of block `number` on top, which is not merged with blocks on the
+    /// other side of `storing`: those up to there are being stored.
     pub fn extend_block(
         &self,
-        number: u64,
+        (number, storing): (u64, u64),
         hashed: impl Into<Arc<HashedState>>,
         trie: impl Into<Arc<TrieUpdates>>,
     ) -> Self {
@@ -63,7 +70,10 @@ impl Overlay {
             hashed: hashed.into(),
             trie: trie.into(),
         };
-        let layers = match &self.layers[..] {
+        let is_stored_with = |layer: &&Layer| (layer.newest <= storing) == (number <= storing);
+        let count = self.layers.iter().take_while(is_stored_with).count();
+        let (same, others) = self.layers.split_at(count);
+        let mut layers = match same {
             [upper, lower] => {
                 let upper = merge_layers(&[block, upper.clone()]);
                 if upper.blocks * upper.blocks >= 2 * lower.blocks {
@@ -76,6 +86,7 @@ impl Overlay {
                 .chain(below.iter().cloned())
                 .collect(),
         };
+        layers.extend_from_slice(others);
         Self { layers }
     }
 
@@ -244,7 +255,7 @@ fn find<K: Ord, E: Clone>(list: &Rows<K, E>, key: &K) -> Option<E> {
 #[derive(Debug)]
 pub(crate) struct Newest<'a, K, E> {
     /// Newest first, each with the position of the first change not yet passed.
-    lists: SmallVec<[(&'a Rows<K, E>, usize); 2]>,
+    lists: SmallVec<[(&'a Rows<K, E>, usize); LAYERS]>,
 }
 
 impl<'a, K: Ord, E> Newest<'a, K, E> {
@@ -384,8 +395,8 @@ mod tests {
         let none = Arc::<TrieUpdates>::default();
         let mut overlay = Overlay::default();
         for number in 1..=8 {
-            overlay =
-                overlay.extend_block(number, slots(false, &[(number as u8, 1)]), none.clone());
+            let changed = slots(false, &[(number as u8, 1)]);
+            overlay = overlay.extend_block((number, 0), changed, none.clone());
         }
         let blocks: Vec<_> = overlay.layers.iter().map(|layer| layer.blocks).collect();
         assert_eq!(blocks, [2, 6]);
@@ -396,6 +407,48 @@ mod tests {
         assert!(kept(5, 1) && kept(5, 8));
         assert!(!kept(6, 1) && !kept(6, 6) && kept(6, 7));
         assert!(!kept(8, 8));
+    }
+
+    #[test]
+    fn what_is_being_stored_is_left_out_all_at_once() {
+        let none = Arc::<TrieUpdates>::default();
+        let mut overlay = Overlay::default();
+        let (mut storing, mut stored) = (0, 0);
+        for number in 1..=500 {
+            let changed = slots(false, &[((number % 50) as u8, number)]);
+            overlay = overlay.without_blocks_up_to(stored).extend_block(
+                (number, storing),
+                changed,
+                none.clone(),
+            );
+            let blocks: usize = overlay.layers.iter().map(|layer| layer.blocks).sum();
+            assert_eq!(blocks as u64, number - stored, "block {number}");
+            assert!(overlay.layers.len() <= LAYERS);
+            assert_eq!(
+                overlay.slot(key(0xaa), key((number % 50) as u8)),
+                Some(U256::from(number))
+            );
+            // A batch takes 7, 20 or 40 blocks' time, and the next begins at once.
+            if number - storing >= [7, 20, 40][(storing % 3) as usize] {
+                (stored, storing) = (storing, number);
+            }
+        }
+        assert!(stored > 400);
+    }
+
+    #[test]
+    fn blocks_made_anew_are_merged_on_either_side_of_what_is_being_stored() {
+        let none = Arc::<TrieUpdates>::default();
+        let mut overlay = Overlay::default();
+        for number in 1..=60 {
+            let changed = slots(false, &[(number as u8, 1)]);
+            overlay = overlay.extend_block((number, 40), changed, none.clone());
+        }
+        assert!(overlay.layers.len() <= LAYERS);
+        assert!((1..=60).all(|slot| overlay.slot(key(0xaa), key(slot)).is_some()));
+        let later = overlay.without_blocks_up_to(40);
+        let is_there = |slot: &u8| later.slot(key(0xaa), key(*slot)).is_some();
+        assert_eq!((1..=60).filter(is_there).count(), 20);
     }
 
     /// Blocks of slots of one account: whether they were wiped first, and values by slot.

@@ -421,6 +421,9 @@ impl Engine {
             return;
         }
         self.saved_markers = markers;
+        if let Some(newest) = blocks.last() {
+            self.shared.tree_mut().begin_storing(newest.header().number);
+        }
         if !self.persistence.save(blocks, markers) {
             self.fail(SaveError::Stopped);
         }

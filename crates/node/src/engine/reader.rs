@@ -85,12 +85,12 @@ impl Shared {
     /// How to read the state after `hash`: the database head, a block in memory, or a stored block
     /// that is not too far below the head. `None` when it is none of these.
     pub(super) fn state_after(&self, hash: B256) -> Result<Option<ParentState>, ReadError> {
-        let (Branch { blocks, root }, view) = {
+        let (Branch { blocks, root }, storing, view) = {
             let tree = self.tree();
             if let Some(state) = tree.state_after(hash) {
                 return Ok(Some(state));
             }
-            (tree.branch(hash), self.db.view()?)
+            (tree.branch(hash), tree.storing(), self.db.view()?)
         };
         let (Some(number), Some(head)) = (view.block_number(root)?, view.head()?) else {
             return Ok(None);
@@ -110,6 +110,7 @@ impl Shared {
             layers: blocks.into(),
             anchor: head.hash,
             fork: (number < head.number).then_some(number),
+            storing,
         }))
     }
 

@@ -148,6 +148,8 @@ pub(super) struct ParentState {
     pub(super) anchor: B256,
     /// The stored block on which the layers stand, when that is not the anchor but below it.
     pub(super) fork: Option<u64>,
+    /// Number up to which canonical blocks are stored, or are being stored.
+    pub(super) storing: u64,
 }
 
 impl ParentState {
@@ -189,7 +191,8 @@ impl ParentState {
                 block.hashed.clone(),
                 block.trie.clone(),
             );
-            overlay = Arc::new(below.extend_block(number, hashed, trie));
+            let place = (number, self.storing);
+            overlay = Arc::new(below.extend_block(place, hashed, trie));
             block.cache_overlay(base, overlay.clone());
         }
         // The next block extends the tip's, one that competes with the tip its parent's. Each is
@@ -235,6 +238,8 @@ pub(super) struct Tree {
     arrivals: VecDeque<B256>,
     canonical: BTreeMap<u64, B256>,
     persisted: Tip,
+    /// Number up to which canonical blocks are in the database or on their way there.
+    storing: u64,
     head: Tip,
     safe: Option<BlockNumHash>,
     finalized: Option<BlockNumHash>,
@@ -252,6 +257,7 @@ impl Tree {
             arrivals: VecDeque::new(),
             canonical: BTreeMap::new(),
             head: persisted.clone(),
+            storing: persisted.header.number,
             persisted,
             safe,
             finalized,
@@ -264,6 +270,16 @@ impl Tree {
 
     pub(super) fn persisted(&self) -> &Tip {
         &self.persisted
+    }
+
+    /// Number up to which canonical blocks are in the database or on their way there.
+    pub(super) fn storing(&self) -> u64 {
+        self.storing
+    }
+
+    /// Takes note that canonical blocks up to `last` are being stored.
+    pub(super) fn begin_storing(&mut self, last: u64) {
+        self.storing = last;
     }
 
     /// Last safe block a fork choice named, or an ancestor of it; canonical.
@@ -354,6 +370,7 @@ impl Tree {
             layers: blocks.into(),
             anchor: root,
             fork: None,
+            storing: self.storing,
         })
     }
 
@@ -400,6 +417,7 @@ impl Tree {
     /// until the next [`Self::adopt`].
     pub(super) fn rewind(&mut self, root: Tip) {
         self.canonical.clear();
+        self.storing = root.header.number;
         self.persisted = root;
     }
 
