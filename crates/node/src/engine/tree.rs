@@ -466,3 +466,75 @@ fn tip_of(branch: &[Arc<ExecutedBlock>], below: &Tip) -> Tip {
         },
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloy_primitives::U256;
+    use state_db::{OpenOptions, StoredBlock};
+    use state_root::updates::Account;
+
+    /// What stands for the hash of a block, and for the one account that it changes.
+    fn hash(number: u64) -> B256 {
+        B256::from(U256::from(number + 1))
+    }
+
+    fn block(number: u64) -> Arc<ExecutedBlock> {
+        let header = Header {
+            number,
+            parent_hash: hash(number - 1),
+            ..Header::default()
+        };
+        let block = StoredBlock {
+            header,
+            hash: hash(number),
+            ..StoredBlock::default()
+        };
+        let receipts = Vec::new();
+        let hashed = HashedState {
+            accounts: vec![(hash(number), Some(Account::default()))],
+            ..HashedState::default()
+        };
+        Arc::new(ExecutedBlock::new(
+            Arc::new(ChainBlock { block, receipts }),
+            BundleState::default(),
+            hashed,
+            TrieUpdates::default(),
+        ))
+    }
+
+    /// Blocks whose account the overlay of the head mentions.
+    fn mentioned(tree: &Tree, db: &StateDb) -> Vec<u64> {
+        let head = tree.head().header.number;
+        let overlay = tree.state_after(hash(head)).unwrap().overlay(db).unwrap();
+        let is_there = |number: &u64| overlay.account(hash(*number)).is_some();
+        (0..=head).filter(is_there).collect()
+    }
+
+    #[test]
+    fn what_is_read_above_the_database_is_what_it_lacks() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = StateDb::open(folder.path(), &OpenOptions::default()).unwrap();
+        let genesis = Tip {
+            header: Header::default(),
+            hash: hash(0),
+        };
+        let mut tree = Tree::new(genesis, None, None);
+        for number in 1..=200 {
+            tree.insert(block(number));
+            tree.adopt(&tree.branch(hash(number)).blocks, None, None);
+            let persisted = tree.persisted().header.number;
+            let lacking: Vec<_> = (persisted + 1..=number).collect();
+            assert_eq!(mentioned(&tree, &db), lacking);
+            // A save takes as long as 30 blocks, and the next begins when it ends.
+            if number % 30 == 0 {
+                tree.advance_persisted(BlockNumHash {
+                    number: tree.storing(),
+                    hash: hash(tree.storing()),
+                });
+                tree.begin_storing(number);
+            }
+        }
+        assert_eq!(tree.persisted().header.number, 150);
+    }
+}
