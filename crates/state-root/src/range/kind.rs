@@ -163,7 +163,7 @@ impl Kind for AccountContent {
         let targets: Vec<_> = unknown.iter().map(|(target, _)| *target).collect();
         let mut read = ReadAccounts {
             work: pass.work,
-            grain: pass.grain,
+            grain: if is_shallow { pass.grain } else { usize::MAX },
             view,
             unknown,
             storages: B256Map::default(),
@@ -208,7 +208,12 @@ fn change_storage<S: StateSource>(
         trie: address,
         // What is not cut off from its account is hashed with it.
         hashes: region.pass.hashes && !region.is_whole,
-        grain: region.pass.grain,
+        grain: if region.is_whole {
+            usize::MAX
+        } else {
+            region.pass.grain
+        },
+        enough: region.pass.enough,
     };
     let lane = &mut *region.lane;
     let outer = take(&mut lane.found.nodes);
@@ -243,6 +248,7 @@ fn read_slots<S: StateSource, V: StateView>(
 /// Supplies accounts with their storage roots, and on the way reads the slots that are changed.
 struct ReadAccounts<'a, S, V> {
     work: &'a Work<S>,
+    /// Slots above which the nodes below the top are left to whoever takes them.
     grain: usize,
     view: &'a V,
     /// Sorted by key.

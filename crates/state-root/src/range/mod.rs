@@ -23,8 +23,8 @@
 //! A range is a subtree and the sorted changes below it ([`walk`]). Its owner reads what it lacks in
 //! one walk through one view, which is open only meanwhile; what lies above is in memory since
 //! before the range was cut, so it is never read twice. Ranges are cut where they stand for more
-//! leaves than the grain, for which the chunk size is taken, and storage tries are cut like the
-//! account trie, in which they hang. What has changed in a range is hashed level by level
+//! leaves than the grain, for which the chunk size is taken, and while there are not enough of them
+//! for the threads; storage tries are cut like the account trie, in which they hang. What has changed in a range is hashed level by level
 //! ([`mod@encode`]), so that many nodes share the lanes of one permutation.
 //!
 //! A trie is a tree that is changed in place ([`node`]) and passed on from block to block
@@ -60,11 +60,15 @@ use std::{
     num::NonZeroUsize,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 use tracing::{Span, debug_span, field};
 use walk::{Pass, Work};
+
+/// Ranges at hand for each thread from which on none is cut: so many that a thread that is done
+/// finds another one.
+const RANGES_PER_THREAD: usize = 2;
 
 /// How many threads work, and on how much.
 #[derive(Debug, Clone, Copy)]
@@ -120,6 +124,7 @@ impl RangePool {
                 source,
                 cancelled: AtomicBool::new(false),
                 epoch: AtomicU64::new(0),
+                ranges: AtomicUsize::new(1),
             },
             queue: Mutex::default(),
             running: Mutex::default(),
@@ -351,6 +356,7 @@ impl<S: StateSource> Block<S> {
             trie: (),
             hashes,
             grain: self.grain(hashes),
+            enough: RANGES_PER_THREAD * self.threads.current_num_threads(),
         };
         let span = debug_span!(
             target: "trie::range",

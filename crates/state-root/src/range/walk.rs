@@ -3,9 +3,10 @@
 //!
 //! A range is a subtree with the changes below it, so two ranges never meet: whoever has one reads
 //! what is unknown in it, changes its leaves and hashes it, and alone. A range that stands for more
-//! leaves than the grain is cut at the children of its branch; of the two halves the thread goes on
-//! with the first, and the second waits on its deque until the thread comes back for it or an idle
-//! one has taken it.
+//! leaves than the grain is cut at the children of its branch, as long as there are not ranges enough
+//! for all threads; of the two halves the thread goes on with the first, and the second waits on its
+//! deque until the thread comes back for it or an idle one has taken it. So ranges are large at first
+//! and small at the end, when the last ones are to be shared.
 //!
 //! A range that is not cut is worked on in three steps: all that is unknown below it is read in one
 //! sorted walk, then its leaves are changed, then what has changed is hashed ([`super::encode`]).
@@ -27,7 +28,7 @@ use std::{
     mem::take,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -38,6 +39,8 @@ pub(super) struct Work<S> {
     pub(super) cancelled: AtomicBool,
     /// Number of the block, once it has begun.
     pub(super) epoch: AtomicU64,
+    /// Ranges that are worked on or wait for a thread, roughly.
+    pub(super) ranges: AtomicUsize,
 }
 
 impl<S> Work<S> {
@@ -54,6 +57,8 @@ pub(super) struct Pass<'a, S, K: Kind> {
     pub(super) hashes: bool,
     /// Leaves below which a range is not cut.
     pub(super) grain: usize,
+    /// Ranges that keep all threads busy: none is cut while there are as many.
+    pub(super) enough: usize,
 }
 
 /// The changes below one slot.
@@ -89,7 +94,8 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
         result.map(|()| range.changed)
     }
 
-    /// Runs ranges below one branch, in halves as long as they stand for more than the grain.
+    /// Runs ranges below one branch, in halves as long as they stand for more than the grain and
+    /// threads may lack work.
     fn run(
         &self,
         ranges: &mut [Range<'_, K>],
@@ -97,18 +103,25 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
         lane: &mut Lane<S>,
     ) -> Result<(), RootError> {
         let total: usize = ranges.iter().map(|range| weight(range.changes)).sum();
-        if total <= self.grain || ranges.len() < 2 {
-            return self.go(ranges, start, total <= self.grain, lane);
+        let at_hand = &self.work.ranges;
+        let is_light = total <= self.grain;
+        let is_enough = ranges.len() > 1 && at_hand.load(Ordering::Relaxed) >= self.enough;
+        if is_light || is_enough || ranges.len() < 2 {
+            return self.go(ranges, start, is_light || is_enough, lane);
         }
         let (left, right) = ranges.split_at_mut(middle(ranges, total));
         let so_far = take(&mut lane.found);
         let chain_before = so_far.longest_chain;
         let run = |half, found| {
             let mut lane = Lane::of(found);
-            self.run(half, start, &mut lane)?;
-            Ok::<_, RootError>(lane.found)
+            let result = self.run(half, start, &mut lane);
+            at_hand.fetch_sub(1, Ordering::Relaxed);
+            result.map(|()| lane.found)
         };
+        // Two in place of this one, which is there again when both are done.
+        at_hand.fetch_add(1, Ordering::Relaxed);
         let (left, right) = rayon::join(|| run(left, so_far), || run(right, Found::default()));
+        at_hand.fetch_add(1, Ordering::Relaxed);
         lane.found = left?;
         lane.found.append_beside(right?, chain_before);
         Ok(())
