@@ -373,8 +373,10 @@ mod tests {
             refused.contains(&format!("(pid {})", std::process::id())),
             "{refused}"
         );
+        let child_has = held.file.try_clone().unwrap();
         drop(held);
         assert!(cache.lock_work().is_ok());
+        drop(child_has);
     }
 
     #[test]

@@ -24,8 +24,9 @@
 //! one walk through one view, which is open only meanwhile; what lies above is in memory since
 //! before the range was cut, so it is never read twice. Ranges are cut where they stand for more
 //! leaves than the grain, for which the chunk size is taken, and while there are not enough of them
-//! for the threads; storage tries are cut like the account trie, in which they hang. What has changed in a range is hashed level by level
-//! ([`mod@encode`]), so that many nodes share the lanes of one permutation.
+//! for the threads; storage tries are cut like the account trie, in which they hang. What has changed
+//! in a range is hashed level by level ([`mod@encode`]), so that many nodes share the lanes of one
+//! permutation.
 //!
 //! A trie is a tree that is changed in place ([`node`]) and passed on from block to block
 //! ([`kept`]). A node depends on nothing but the leaves below it, so what is kept under a root is
