@@ -2,12 +2,13 @@
 
 use crate::updates::{Account, HashedState, HashedStorage};
 use alloy_primitives::{B256, U256};
+use std::sync::Arc;
 
 /// One entry of a sorted list of changes.
 pub(super) type Keyed<T> = (B256, T);
 
 /// What is to be done to a leaf.
-pub(super) trait Change: Send + Sync {
+pub(super) trait Change: Send + Sync + 'static {
     /// Leaves it stands for: what deciding about a split counts.
     fn weight(&self) -> usize;
     /// Whether it makes a leaf where there is none.
@@ -54,7 +55,7 @@ pub(super) struct AccountChange {
     /// Whether its own path, or that of a slot, may have to be read first.
     pub(super) is_unknown: bool,
     /// Ascending by slot.
-    pub(super) slots: Vec<Keyed<SlotChange>>,
+    pub(super) slots: Arc<Vec<Keyed<SlotChange>>>,
 }
 
 impl Change for AccountChange {
@@ -101,8 +102,9 @@ pub(super) fn changes_of(
     for (address, unknown) in unknown {
         if let Some(change) = find(&mut changes, address) {
             change.is_unknown = true;
-            for (slot, _) in &unknown.slots {
-                if let Some(SlotChange::Value { is_known, .. }) = find(&mut change.slots, slot) {
+            let slots = Arc::make_mut(&mut change.slots);
+            for (slot, _) in unknown.slots.iter() {
+                if let Some(SlotChange::Value { is_known, .. }) = find(slots, slot) {
                     *is_known = false;
                 }
             }
@@ -122,16 +124,14 @@ fn account_change(
     storage: Option<&HashedStorage>,
 ) -> AccountChange {
     let slots = storage.map_or(&[][..], |storage| &storage.slots);
+    let slots = slots.iter().map(|&(slot, value)| {
+        let is_known = true;
+        (slot, SlotChange::Value { value, is_known })
+    });
     AccountChange {
         account,
         wiped: storage.is_some_and(|storage| storage.wiped),
         is_unknown: false,
-        slots: slots
-            .iter()
-            .map(|&(slot, value)| {
-                let is_known = true;
-                (slot, SlotChange::Value { value, is_known })
-            })
-            .collect(),
+        slots: Arc::new(slots.collect()),
     }
 }

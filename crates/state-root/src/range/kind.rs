@@ -17,7 +17,7 @@ use crate::{
 };
 use alloy_primitives::{B256, U256, map::B256Map};
 use alloy_trie::{EMPTY_ROOT_HASH, TrieAccount};
-use std::mem::take;
+use std::{mem::take, sync::Arc};
 
 /// A leaf whose path is to be read, with what is to be done to it.
 pub(super) type Unknown<'c, K> = (Target, Option<&'c <K as Kind>::Change>);
@@ -51,7 +51,7 @@ pub(super) trait Kind: Content {
 
     /// Reads the nodes on the paths of leaves, sorted by key, in one walk.
     fn read<S: StateSource>(
-        pass: &Pass<'_, S, Self>,
+        pass: &Pass<S, Self>,
         lane: &mut Lane<S>,
         unknown: &[Unknown<'_, Self>],
         is_shallow: bool,
@@ -92,14 +92,14 @@ impl Kind for U256 {
     }
 
     fn read<S: StateSource>(
-        pass: &Pass<'_, S, Self>,
+        pass: &Pass<S, Self>,
         lane: &mut Lane<S>,
         unknown: &[Unknown<'_, Self>],
         is_shallow: bool,
     ) -> Result<ReadNodes<Self>, RootError> {
         let view = lane.view(&pass.work.source)?;
         let targets: Vec<_> = unknown.iter().map(|(target, _)| *target).collect();
-        read_slots(pass.work, view, pass.trie, (&targets, is_shallow))
+        read_slots(&pass.work, view, pass.trie, (&targets, is_shallow))
     }
 
     fn check_root(expected: B256, found: B256) -> Result<(), RootError> {
@@ -153,7 +153,7 @@ impl Kind for AccountContent {
     }
 
     fn read<S: StateSource>(
-        pass: &Pass<'_, S, Self>,
+        pass: &Pass<S, Self>,
         lane: &mut Lane<S>,
         unknown: &[Unknown<'_, Self>],
         is_shallow: bool,
@@ -162,7 +162,7 @@ impl Kind for AccountContent {
         let (trie, accounts) = (view.account_trie()?, view.accounts()?);
         let targets: Vec<_> = unknown.iter().map(|(target, _)| *target).collect();
         let mut read = ReadAccounts {
-            work: pass.work,
+            work: &pass.work,
             grain: if is_shallow { pass.grain } else { usize::MAX },
             view,
             unknown,
@@ -180,7 +180,7 @@ impl Kind for AccountContent {
             let storage = storages.remove(key).unwrap_or_else(unread);
             Self { account, storage }
         };
-        Ok((Import::of(pass.work, proof, content), nodes))
+        Ok((Import::of(&pass.work, proof, content), nodes))
     }
 
     fn check_root(expected: B256, found: B256) -> Result<(), RootError> {
@@ -204,7 +204,8 @@ fn change_storage<S: StateSource>(
         *storage = Slot::default();
     }
     let slots = Pass::<S, U256> {
-        work: region.pass.work,
+        work: Arc::clone(&region.pass.work),
+        changes: Arc::clone(&change.slots),
         trie: address,
         // What is not cut off from its account is hashed with it.
         hashes: region.pass.hashes && !region.is_whole,
@@ -217,7 +218,7 @@ fn change_storage<S: StateSource>(
     };
     let lane = &mut *region.lane;
     let outer = take(&mut lane.found.nodes);
-    changed |= slots.apply(storage, 0, &change.slots, lane)?;
+    changed |= slots.apply(storage, lane)?;
     let nodes = std::mem::replace(&mut lane.found.nodes, outer);
     if change.wiped || !nodes.is_empty() {
         lane.found.storages.push(StorageChanges {

@@ -40,6 +40,7 @@ mod kind;
 mod node;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod walk;
 
 use crate::{
@@ -64,6 +65,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
+use threads::Threads;
 use tracing::{Span, debug_span, field};
 use walk::{Pass, Work};
 
@@ -85,7 +87,7 @@ pub(crate) struct RangeConfig {
 #[derive(Debug)]
 pub(crate) struct RangePool {
     config: RangeConfig,
-    threads: Arc<rayon::ThreadPool>,
+    threads: Threads,
     shared: Arc<Shared>,
 }
 
@@ -100,15 +102,11 @@ struct Shared {
 
 impl RangePool {
     pub(crate) fn new(config: RangeConfig) -> io::Result<Self> {
-        let threads = rayon::ThreadPoolBuilder::new()
-            // One more takes the place of the executing thread, which waits at the end.
-            .num_threads(config.threads.get().saturating_add(1))
-            .thread_name(|index| format!("root-range-{index:02}"))
-            .build()
-            .map_err(io::Error::other)?;
+        // One more takes the place of the executing thread, which waits at the end.
+        let threads = Threads::start(config.threads.saturating_add(1))?;
         Ok(Self {
             config,
-            threads: Arc::new(threads),
+            threads,
             shared: Arc::default(),
         })
     }
@@ -116,17 +114,17 @@ impl RangePool {
     pub(crate) fn prepare<S: StateSource>(&self, source: Arc<S>, parent_root: B256) -> RangeJob {
         let (outcome, awaited_outcome) = bounded(1);
         let block = Block {
-            threads: Arc::clone(&self.threads),
             shared: Arc::clone(&self.shared),
             config: self.config,
             parent_root,
             span: Span::current(),
-            work: Work {
+            work: Arc::new(Work {
+                threads: Arc::clone(self.threads.board()),
                 source,
                 cancelled: AtomicBool::new(false),
                 epoch: AtomicU64::new(0),
                 ranges: AtomicUsize::new(1),
-            },
+            }),
             queue: Mutex::default(),
             running: Mutex::default(),
             outcome,
@@ -186,13 +184,12 @@ trait Driver: Send + Sync {
 
 /// One block.
 struct Block<S> {
-    threads: Arc<rayon::ThreadPool>,
     shared: Arc<Shared>,
     config: RangeConfig,
     parent_root: B256,
     /// What the spans of the work belong to.
     span: Span,
-    work: Work<S>,
+    work: Arc<Work<S>>,
     queue: Mutex<Queue>,
     /// Touched by the driver alone.
     running: Mutex<Running>,
@@ -235,7 +232,7 @@ impl<S: StateSource> Driver for Arc<Block<S>> {
             drop(queue);
             *lock(&self.shared.drivers) += 1;
             let block = Self::clone(self);
-            self.threads.spawn(move || block.drive());
+            self.work.threads.drive(move || block.drive());
         }
     }
 
@@ -330,7 +327,7 @@ impl<S: StateSource> Block<S> {
         running.leaves = leaves;
         if !unknown.is_empty() {
             running.counters.batches += 1;
-            self.pass(running, &unknown, false)?;
+            self.pass(running, unknown, false)?;
         }
         Ok(None)
     }
@@ -349,16 +346,9 @@ impl<S: StateSource> Block<S> {
     fn pass(
         &self,
         running: &mut Running,
-        changes: &[Keyed<AccountChange>],
+        changes: Vec<Keyed<AccountChange>>,
         hashes: bool,
     ) -> Result<Found, RootError> {
-        let pass = Pass::<S, AccountContent> {
-            work: &self.work,
-            trie: (),
-            hashes,
-            grain: self.grain(hashes),
-            enough: RANGES_PER_THREAD * self.threads.current_num_threads(),
-        };
         let span = debug_span!(
             target: "trie::range",
             parent: &self.span,
@@ -368,8 +358,16 @@ impl<S: StateSource> Block<S> {
             chunks = field::Empty
         );
         let _entered = span.enter();
+        let pass = Pass::<S, AccountContent> {
+            work: Arc::clone(&self.work),
+            changes: Arc::new(changes),
+            trie: (),
+            hashes,
+            grain: self.grain(hashes),
+            enough: RANGES_PER_THREAD * self.work.threads.count(),
+        };
         let mut lane = Lane::default();
-        pass.apply(&mut running.trie, 0, changes, &mut lane)?;
+        pass.apply(&mut running.trie, &mut lane)?;
         let mut found = lane.found;
         found.ranges += 1;
         span.record("chunks", found.ranges);
@@ -399,7 +397,7 @@ impl<S: StateSource> Block<S> {
         }
         running.counters.batches += 1;
         running.stage = Stage::Changes;
-        let mut found = self.pass(running, &changes, true)?;
+        let mut found = self.pass(running, changes, true)?;
         Ok(RootOutcome {
             root: Some(running.trie.root_hash()),
             hashed_state,
@@ -473,7 +471,7 @@ fn count_blind(
         if !blind.is_empty() {
             counters.storage_targets += blind.len() as u64;
             counters.known_paths -= blind.len() as u64;
-            unknown.entry(address).or_default().slots = blind;
+            unknown.entry(address).or_default().slots = Arc::new(blind);
         }
     }
     let mut unknown: Vec<_> = unknown.into_iter().collect();

@@ -4,8 +4,8 @@
 //! A range is a subtree with the changes below it, so two ranges never meet: whoever has one reads
 //! what is unknown in it, changes its leaves and hashes it, and alone. A range that stands for more
 //! leaves than the grain is cut at the children of its branch, as long as there are not ranges enough
-//! for all threads; of the two halves the thread goes on with the first, and the second waits on its
-//! deque until the thread comes back for it or an idle one has taken it. So ranges are large at first
+//! for all threads; of the two halves the thread goes on with the first, and the second is offered to the
+//! others until the thread comes back for it ([`super::threads`]). So ranges are large at first
 //! and small at the end, when the last ones are to be shared.
 //!
 //! A range that is not cut is worked on in three steps: all that is unknown below it is read in one
@@ -16,6 +16,7 @@ use super::{
     found::{Found, Lane},
     kind::{Kind, Unknown},
     node::{Branch, Leaf, Node, Slot, no_children},
+    threads::Board,
 };
 use crate::{
     chunk::Target,
@@ -26,6 +27,7 @@ use crate::{
 use alloy_primitives::B256;
 use std::{
     mem::take,
+    ops,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -35,6 +37,7 @@ use std::{
 /// What all ranges of a block share.
 #[derive(Debug)]
 pub(super) struct Work<S> {
+    pub(super) threads: Arc<Board>,
     pub(super) source: Arc<S>,
     pub(super) cancelled: AtomicBool,
     /// Number of the block, once it has begun.
@@ -50,8 +53,10 @@ impl<S> Work<S> {
 }
 
 /// A pass over one trie.
-pub(super) struct Pass<'a, S, K: Kind> {
-    pub(super) work: &'a Work<S>,
+pub(super) struct Pass<S, K: Kind> {
+    pub(super) work: Arc<Work<S>>,
+    /// Strictly ascending by key.
+    pub(super) changes: Arc<Vec<Keyed<K::Change>>>,
     pub(super) trie: K::Trie,
     /// Whether each range hashes what it has changed: in the block's last pass.
     pub(super) hashes: bool,
@@ -61,77 +66,123 @@ pub(super) struct Pass<'a, S, K: Kind> {
     pub(super) enough: usize,
 }
 
-/// The changes below one slot.
-pub(super) struct Range<'c, K: Kind> {
+impl<S, K: Kind> Clone for Pass<S, K> {
+    fn clone(&self) -> Self {
+        Self {
+            work: Arc::clone(&self.work),
+            changes: Arc::clone(&self.changes),
+            ..*self
+        }
+    }
+}
+
+/// Some of the changes, all below one slot.
+struct Range<K: Kind> {
     nibble: usize,
     slot: Slot<K>,
-    changes: &'c [Keyed<K::Change>],
+    /// Which of the changes.
+    places: ops::Range<usize>,
     changed: bool,
 }
 
-impl<S: StateSource, K: Kind> Pass<'_, S, K> {
-    /// Applies `changes`, all below this slot, which begins at nibble `start`. Answers whether
-    /// anything here differs from before.
-    pub(super) fn apply(
-        &self,
-        slot: &mut Slot<K>,
-        start: usize,
-        changes: &[Keyed<K::Change>],
-        lane: &mut Lane<S>,
-    ) -> Result<bool, RootError> {
-        if changes.is_empty() {
+impl<K: Kind> Range<K> {
+    fn of<'c, T>(&self, changes: &'c [T]) -> &'c [T] {
+        &changes[self.places.clone()]
+    }
+}
+
+impl<S: StateSource, K: Kind> Pass<S, K> {
+    /// Applies the changes to a trie. Answers whether anything differs from before.
+    pub(super) fn apply(&self, root: &mut Slot<K>, lane: &mut Lane<S>) -> Result<bool, RootError> {
+        if self.changes.is_empty() {
             return Ok(false);
         }
+        let is_light = weight(&self.changes) <= self.grain;
         let mut range = [Range {
             nibble: 0,
-            slot: take(slot),
-            changes,
+            slot: take(root),
+            places: 0..self.changes.len(),
             changed: false,
         }];
-        let result = self.run(&mut range, start, lane);
+        let result = self.go(&mut range, 0, is_light, lane);
         let [range] = range;
-        *slot = range.slot;
+        *root = range.slot;
         result.map(|()| range.changed)
     }
 
     /// Runs ranges below one branch, in halves as long as they stand for more than the grain and
-    /// threads may lack work.
+    /// threads may lack work. After a panic some of them may be gone.
     fn run(
         &self,
-        ranges: &mut [Range<'_, K>],
+        ranges: &mut Vec<Range<K>>,
         start: usize,
         lane: &mut Lane<S>,
     ) -> Result<(), RootError> {
-        let total: usize = ranges.iter().map(|range| weight(range.changes)).sum();
+        let weights = ranges.iter().map(|range| weight(range.of(&self.changes)));
+        let total: usize = weights.sum();
         let at_hand = &self.work.ranges;
         let is_light = total <= self.grain;
         let is_enough = ranges.len() > 1 && at_hand.load(Ordering::Relaxed) >= self.enough;
         if is_light || is_enough || ranges.len() < 2 {
             return self.go(ranges, start, is_light || is_enough, lane);
         }
-        let (left, right) = ranges.split_at_mut(middle(ranges, total));
+        let mut right = ranges.split_off(self.middle(ranges, total));
         let so_far = take(&mut lane.found);
         let chain_before = so_far.longest_chain;
-        let run = |half, found| {
-            let mut lane = Lane::of(found);
-            let result = self.run(half, start, &mut lane);
-            at_hand.fetch_sub(1, Ordering::Relaxed);
-            result.map(|()| lane.found)
-        };
+        let pass = self.clone();
         // Two in place of this one, which is there again when both are done.
         at_hand.fetch_add(1, Ordering::Relaxed);
-        let (left, right) = rayon::join(|| run(left, so_far), || run(right, Found::default()));
+        let (left_found, right_done) = self.work.threads.join(
+            || self.run_half(ranges, start, so_far),
+            move || {
+                let found = pass.run_half(&mut right, start, Found::default());
+                Ok((right, found))
+            },
+        );
         at_hand.fetch_add(1, Ordering::Relaxed);
-        lane.found = left?;
-        lane.found.append_beside(right?, chain_before);
-        Ok(())
+        let (right, right_found) = right_done?;
+        ranges.extend(right);
+        match (left_found, right_found) {
+            (Ok(left), Ok(right)) => {
+                lane.found = left;
+                lane.found.append_beside(right, chain_before);
+                Ok(())
+            }
+            // Only what nothing but a cancellation has interrupted is whole.
+            (Err(RootError::Cancelled), Err(error)) | (Err(error), _) | (_, Err(error)) => {
+                Err(error)
+            }
+        }
+    }
+
+    fn run_half(
+        &self,
+        ranges: &mut Vec<Range<K>>,
+        start: usize,
+        found: Found,
+    ) -> Result<Found, RootError> {
+        let mut lane = Lane::of(found);
+        let result = self.run(ranges, start, &mut lane);
+        self.work.ranges.fetch_sub(1, Ordering::Relaxed);
+        result.map(|()| lane.found)
+    }
+
+    /// Where to cut ranges of this total weight so that both parts, neither empty, weigh about
+    /// alike.
+    fn middle(&self, ranges: &[Range<K>], total: usize) -> usize {
+        let mut left = 0;
+        let heavy = ranges.iter().position(|range| {
+            left += weight(range.of(&self.changes));
+            2 * left >= total
+        });
+        heavy.map_or(1, |index| (index + 1).min(ranges.len() - 1))
     }
 
     /// Does what is to be done to ranges that one thread has: all of it when they are not cut
     /// further, and otherwise down to where the one there is can be cut.
     fn go(
         &self,
-        ranges: &mut [Range<'_, K>],
+        ranges: &mut [Range<K>],
         start: usize,
         is_whole: bool,
         lane: &mut Lane<S>,
@@ -146,7 +197,8 @@ impl<S: StateSource, K: Kind> Pass<'_, S, K> {
             region.read_ahead(ranges, start)?;
         }
         for range in &mut *ranges {
-            range.changed = region.at(&mut range.slot, start, range.changes)?;
+            range.changed =
+                region.at(&mut range.slot, start, &self.changes[range.places.clone()])?;
         }
         if self.hashes {
             let slots = ranges.iter_mut().map(|range| &mut range.slot);
@@ -161,7 +213,7 @@ type Added<K> = (usize, Slot<K>);
 
 /// Ranges in the hands of one thread.
 pub(super) struct Region<'a, S: StateSource, K: Kind> {
-    pub(super) pass: &'a Pass<'a, S, K>,
+    pub(super) pass: &'a Pass<S, K>,
     pub(super) lane: &'a mut Lane<S>,
     /// Whether nothing below is cut any more.
     pub(super) is_whole: bool,
@@ -179,10 +231,10 @@ pub(super) struct Read<K> {
 
 impl<S: StateSource, K: Kind> Region<'_, S, K> {
     /// Reads everything that the changes lack in one walk.
-    fn read_ahead(&mut self, ranges: &[Range<'_, K>], start: usize) -> Result<(), RootError> {
+    fn read_ahead(&mut self, ranges: &[Range<K>], start: usize) -> Result<(), RootError> {
         let mut unknown = Vec::new();
         for range in ranges {
-            let changes = range.changes.iter();
+            let changes = range.of(&self.pass.changes).iter();
             for (key, change) in changes.filter(|(_, change)| change.is_unknown()) {
                 if let Some(start) = range.slot.blind_from(key, start) {
                     let target = Target { key: *key, start };
@@ -380,11 +432,16 @@ impl<S: StateSource, K: Kind> Region<'_, S, K> {
         added: &mut Vec<Added<K>>,
     ) -> Result<bool, RootError> {
         let mut ranges = Vec::new();
-        while let Some((nibble, changes)) = split_first_nibble(&mut changes, branch.depth) {
+        let first = changes.first().map(|(key, _)| *key);
+        let is_before = |(key, _): &Keyed<K::Change>| Some(*key) < first;
+        let mut place = self.pass.changes.partition_point(is_before);
+        while let Some((nibble, below)) = split_first_nibble(&mut changes, branch.depth) {
+            let places = place..place + below.len();
+            place = places.end;
             ranges.push(Range {
                 nibble,
                 slot: branch.child_mut(nibble).map(take).unwrap_or_default(),
-                changes,
+                places,
                 changed: false,
             });
         }
@@ -499,16 +556,6 @@ fn split_first_nibble<'c, T>(
     let (below, rest) = changes.split_at(len);
     *changes = rest;
     Some((here, below))
-}
-
-/// Where to cut ranges of this total weight so that both parts, neither empty, weigh about alike.
-fn middle<K: Kind>(ranges: &[Range<'_, K>], total: usize) -> usize {
-    let mut left = 0;
-    let heavy = ranges.iter().position(|range| {
-        left += weight(range.changes);
-        2 * left >= total
-    });
-    heavy.map_or(1, |index| (index + 1).min(ranges.len() - 1))
 }
 
 /// Whether a change makes a leaf at a key for which `is_beside` holds.

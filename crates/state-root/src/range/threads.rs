@@ -1,0 +1,380 @@
+//! The strategy's threads: they take work from each other, and block when there is none.
+//!
+//! A thread that yields before it sleeps, as those of most pools do, hands its CPU to whatever else
+//! can run, and on a machine whose CPUs are taken gets it back a tick of the scheduler later. So a
+//! thread without work parks at once, and whoever has work for it unparks it.
+//!
+//! There are two kinds of work: a *driver* takes in the messages of one block, and a *half* is a part
+//! of a driver's work that any thread may do. A thread that needs a half somebody else has taken does
+//! other halves meanwhile. That cannot deadlock: whatever lies on top of a waiting thread's stack
+//! began after what it waits for was cut off, so there is no circle of waiting.
+
+use super::lock;
+use crate::{error::RootError, pool::catch_panic};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt, io,
+    mem::take,
+    num::NonZeroUsize,
+    sync::{Arc, Mutex},
+    thread::{self, JoinHandle, Thread},
+};
+
+/// Threads, which end when this is dropped.
+#[derive(Debug)]
+pub(super) struct Threads {
+    board: Arc<Board>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    pub(super) fn start(count: NonZeroUsize) -> io::Result<Self> {
+        let mut threads = Self {
+            board: Arc::new(Board {
+                count,
+                state: Mutex::default(),
+            }),
+            handles: Vec::new(),
+        };
+        for index in 0..count.get() {
+            let board = Arc::clone(&threads.board);
+            let named = thread::Builder::new().name(format!("root-range-{index:02}"));
+            threads
+                .handles
+                .push(named.spawn(move || board.work(index))?);
+        }
+        Ok(threads)
+    }
+
+    pub(super) fn board(&self) -> &Arc<Board> {
+        &self.board
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        let mut state = lock(&self.board.state);
+        state.is_closed = true;
+        let idle = take(&mut state.idle);
+        drop(state);
+        idle.into_values().for_each(|thread| thread.unpark());
+        for handle in self.handles.drain(..) {
+            // Panics are caught where they happen.
+            let _ = handle.join();
+        }
+    }
+}
+
+/// It catches its own panics.
+type Driver = Box<dyn FnOnce() + Send>;
+
+/// Where work is offered and taken.
+pub(super) struct Board {
+    count: NonZeroUsize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    drivers: VecDeque<Driver>,
+    /// Some of them may be done: their owners take back what nobody has begun.
+    halves: VecDeque<Arc<dyn Half>>,
+    /// Parked threads that have nothing to do, by their numbers. The lowest is woken first, so that no
+    /// more threads take turns, and change CPUs, than there is work for.
+    idle: BTreeMap<usize, Thread>,
+    /// Parked threads that wait for a half.
+    waiting: Vec<Thread>,
+    is_closed: bool,
+}
+
+impl State {
+    /// Whom to wake for a half that nobody has taken.
+    fn helper(&mut self) -> Option<Thread> {
+        if self.halves.is_empty() {
+            return None;
+        }
+        let idle = self.idle.pop_first().map(|(_, thread)| thread);
+        idle.or_else(|| self.waiting.pop())
+    }
+}
+
+impl fmt::Debug for Board {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Board")
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Board {
+    /// How many threads there are.
+    pub(super) fn count(&self) -> usize {
+        self.count.get()
+    }
+
+    /// Has a thread do this. When the threads have ended, who asks for it does it.
+    pub(super) fn drive(&self, driver: impl FnOnce() + Send + 'static) {
+        let mut state = lock(&self.state);
+        if state.is_closed {
+            drop(state);
+            return driver();
+        }
+        state.drivers.push_back(Box::new(driver));
+        let idle = state.idle.pop_first().map(|(_, thread)| thread);
+        drop(state);
+        wake(idle);
+    }
+
+    /// Does the first itself, and the second too unless another thread has begun it by then. A panic
+    /// of either becomes an error.
+    pub(super) fn join<A, B: Send + 'static>(
+        &self,
+        first: impl FnOnce() -> Result<A, RootError>,
+        second: impl FnOnce() -> Result<B, RootError> + Send + 'static,
+    ) -> (Result<A, RootError>, Result<B, RootError>) {
+        let half = Arc::new(Offered {
+            owner: thread::current(),
+            work: Mutex::new(Some(second)),
+            result: Mutex::default(),
+        });
+        let mut state = lock(&self.state);
+        state.halves.push_back(half.clone());
+        let helper = state.helper();
+        drop(state);
+        wake(helper);
+        let first = catch_panic(first);
+        let left_to_do = lock(&half.work).take();
+        if let Some(second) = left_to_do {
+            return (first, catch_panic(second));
+        }
+        loop {
+            let result = lock(&half.result).take();
+            match result {
+                Some(second) => return (first, second),
+                None => self.help_or_park(),
+            }
+        }
+    }
+
+    /// What the thread of this number does.
+    fn work(&self, number: usize) {
+        let mut state = lock(&self.state);
+        loop {
+            // The half that was offered first is the largest.
+            if let Some(half) = state.halves.pop_front() {
+                drop(state);
+                half.help();
+            } else if let Some(driver) = state.drivers.pop_front() {
+                drop(state);
+                driver();
+            } else if state.is_closed {
+                return;
+            } else {
+                state.idle.insert(number, thread::current());
+                drop(state);
+                thread::park();
+                state = lock(&self.state);
+                state.idle.remove(&number);
+                continue;
+            }
+            state = lock(&self.state);
+        }
+    }
+
+    /// Does a half, if there is one, or waits for one, or for that which this thread needs.
+    fn help_or_park(&self) {
+        let mut state = lock(&self.state);
+        if let Some(half) = state.halves.pop_front() {
+            drop(state);
+            half.help();
+            return;
+        }
+        state.waiting.push(thread::current());
+        drop(state);
+        thread::park();
+        let mut state = lock(&self.state);
+        let own = thread::current().id();
+        let place = state.waiting.iter().position(|other| other.id() == own);
+        if let Some(place) = place {
+            state.waiting.swap_remove(place);
+        } else {
+            // It was called for a half, but goes on with its own if that is done by now.
+            let helper = state.helper();
+            drop(state);
+            wake(helper);
+        }
+    }
+}
+
+/// Wakes a thread; with no lock held, since it may take the place of this one at once.
+fn wake(thread: Option<Thread>) {
+    if let Some(thread) = thread {
+        thread.unpark();
+    }
+}
+
+/// Work that any thread may do.
+trait Half: Send + Sync {
+    /// Does it, if nobody has begun it.
+    fn help(&self);
+}
+
+/// A half, and whose it is.
+struct Offered<F, T> {
+    owner: Thread,
+    work: Mutex<Option<F>>,
+    result: Mutex<Option<Result<T, RootError>>>,
+}
+
+impl<T: Send, F: FnOnce() -> Result<T, RootError> + Send> Half for Offered<F, T> {
+    fn help(&self) {
+        let work = lock(&self.work).take();
+        if let Some(work) = work {
+            let result = catch_panic(work);
+            *lock(&self.result) = Some(result);
+            self.owner.unpark();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        sync::{
+            atomic::{AtomicUsize, Ordering},
+            mpsc,
+        },
+        time::Duration,
+    };
+
+    /// So long that only what never comes is missed.
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn threads(count: usize) -> Threads {
+        Threads::start(NonZeroUsize::new(count).unwrap()).unwrap()
+    }
+
+    /// What `work` makes of the board on one of the threads.
+    fn on<T: Send + 'static>(
+        threads: &Threads,
+        work: impl FnOnce(&Arc<Board>) -> T + Send + 'static,
+    ) -> T {
+        let (sender, result) = mpsc::channel();
+        let board = Arc::clone(threads.board());
+        let driver = move || sender.send(work(&board)).unwrap();
+        threads.board().drive(driver);
+        result.recv_timeout(LONG).unwrap()
+    }
+
+    /// Adds up numbers by halves, all the way down.
+    fn sum(board: &Arc<Board>, numbers: std::ops::Range<u64>) -> Result<u64, RootError> {
+        let length = numbers.end - numbers.start;
+        if length == 1 {
+            return Ok(numbers.start);
+        }
+        let middle = numbers.start + length / 3 + 1;
+        let (left, right) = (numbers.start..middle.min(numbers.end - 1), numbers.end);
+        let rest = left.end..right;
+        let other = Arc::clone(board);
+        let (left, right) = board.join(|| sum(board, left), move || sum(&other, rest));
+        Ok(left? + right?)
+    }
+
+    #[test]
+    fn halves_of_halves_add_up_with_any_number_of_threads_and_several_drivers() {
+        for count in [1, 2, 3, 7] {
+            let threads = threads(count);
+            let (sender, results) = mpsc::channel();
+            for end in 2..80 {
+                let (board, sender) = (Arc::clone(threads.board()), sender.clone());
+                let driver = move || sender.send((end, sum(&board, 0..end).unwrap())).unwrap();
+                threads.board().drive(driver);
+            }
+            for _ in 2..80 {
+                let (end, sum) = results.recv_timeout(LONG).unwrap();
+                assert_eq!(sum, end * (end - 1) / 2, "{count} threads");
+            }
+        }
+    }
+
+    #[test]
+    fn another_thread_takes_the_second_half_while_the_first_is_at_work() {
+        let answer = on(&threads(2), |board| {
+            let (sender, taken) = mpsc::channel();
+            let second = move || {
+                sender.send(thread::current().id()).unwrap();
+                Ok(())
+            };
+            let first = || Ok(taken.recv_timeout(LONG).unwrap());
+            let (first, second) = board.join(first, second);
+            second.unwrap();
+            first.unwrap() != thread::current().id()
+        });
+        assert!(answer);
+    }
+
+    #[test]
+    fn who_waits_for_a_half_does_others_that_come_later() {
+        let done = on(&threads(2), |board| {
+            let (begun, was_begun) = mpsc::channel();
+            let (sender, released) = mpsc::channel();
+            let other = Arc::clone(board);
+            // The other thread has a half of its own to give, and waits until that is done.
+            let second = move || {
+                begun.send(1).unwrap();
+                let release = move || {
+                    sender.send(2).unwrap();
+                    Ok(3)
+                };
+                let wait = || Ok(released.recv_timeout(LONG).unwrap());
+                let (waited, released) = other.join(wait, release);
+                Ok((waited?, released?))
+            };
+            let (first, second) = board.join(|| Ok(was_begun.recv_timeout(LONG).unwrap()), second);
+            (first.unwrap(), second.unwrap())
+        });
+        assert_eq!(done, (1, (2, 3)));
+    }
+
+    #[test]
+    fn a_panic_of_either_half_is_an_error_of_that_half_alone() {
+        let panicked =
+            |result| matches!(result, Err(RootError::Panicked(text)) if text == "on purpose");
+        for count in [1, 3] {
+            let (first, second) = on(&threads(count), move |board| {
+                let (first, fine) =
+                    board.join(|| -> Result<(), _> { panic!("on purpose") }, || Ok(2));
+                assert_eq!(fine.unwrap(), 2);
+                let (fine, second) =
+                    board.join(|| Ok(1), || -> Result<(), _> { panic!("on purpose") });
+                assert_eq!(fine.unwrap(), 1);
+                (first, second)
+            });
+            assert!(panicked(first) && panicked(second));
+        }
+    }
+
+    #[test]
+    fn the_end_waits_for_what_is_at_work_and_then_whoever_asks_does_it() {
+        let done = Arc::new(AtomicUsize::new(0));
+        let threads = threads(2);
+        let board = Arc::clone(threads.board());
+        let drive = |pause| {
+            let done = Arc::clone(&done);
+            board.drive(move || {
+                thread::sleep(pause);
+                done.fetch_add(1, Ordering::Relaxed);
+            });
+        };
+        for _ in 0..5 {
+            drive(Duration::from_millis(10));
+        }
+        drop(threads);
+        assert_eq!(done.load(Ordering::Relaxed), 5);
+        drive(Duration::ZERO);
+        assert_eq!(done.load(Ordering::Relaxed), 6);
+        let (first, second) = board.join(|| Ok(1), || Ok(2));
+        assert_eq!((first.unwrap(), second.unwrap()), (1, 2));
+    }
+}
