@@ -5,6 +5,7 @@
 
 use super::{
     Engine, EngineError,
+    beside::beside,
     era::{self, BlockRules, Era},
     execute::{BlockRun, BlockState, ExecuteError, Executed, Rewarded, open_state, take_changes},
     reader::ChainReader,
@@ -26,7 +27,7 @@ use alloy_primitives::{Address, B256};
 use alloy_rpc_types_engine::{ExecutionData, PayloadStatus, PayloadStatusEnum};
 use crossbeam_channel::Receiver;
 use std::{sync::Arc, time::Instant};
-use tracing::{Span, debug_span};
+use tracing::debug_span;
 
 /// The answer to a payload and what there is to log about it.
 pub(super) struct Inserted {
@@ -440,22 +441,6 @@ impl Running<'_> {
         };
         Ok((result, signed))
     }
-}
-
-/// Runs `work` on the rayon pool, as a span of this name.
-pub(super) fn beside<T: Send + 'static>(
-    name: &'static str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Receiver<T> {
-    let (sender, receiver) = crossbeam_channel::bounded(1);
-    let parent = Span::current();
-    rayon::spawn(move || {
-        let _span =
-            debug_span!(target: TARGET, parent: &parent, "beside", otel.name = name).entered();
-        // A block refused meanwhile has no use for the result.
-        let _ = sender.send(work());
-    });
-    receiver
 }
 
 fn wait<T>(result: &Receiver<T>) -> Result<T, EngineError> {

@@ -5,7 +5,7 @@
 //!      │                       │   │   │             ▲
 //!      │                       │   │   └─ executed blocks ─► persistence thread ─► database
 //!      │                       │   └─ state changes ─► state root pipeline ─► root, trie nodes
-//!      │                       └─ encoded transactions ─► rayon ─► transactions with senders
+//!      │                       └─ encoded transactions ─► beside ─► transactions with senders
 //!      └──ChainReader (short read locks, own database snapshots)
 //! ```
 //!
@@ -13,6 +13,7 @@
 //! field of its header was checked; blocks reach the database in canonical order. Once a save has
 //! failed, no request is served any more: memory must not fill with blocks that cannot be stored.
 
+mod beside;
 pub mod builder;
 mod constantinople;
 mod deposits;

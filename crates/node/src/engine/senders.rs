@@ -1,8 +1,9 @@
-//! Decodes transactions and recovers their senders on the rayon pool, streamed in block order.
+//! Decodes transactions and recovers their senders beside execution, streamed in block order.
 //!
 //! Execution starts with the first batch while later ones are still recovered. The consumer never
 //! idles while work is unclaimed: it takes the next batch itself.
 
+use super::beside::{spawn, thread_count};
 use crate::{chainspec::ChainSpec, primitives::TransactionSigned};
 use alloy_consensus::{
     Transaction as _,
@@ -135,7 +136,7 @@ pub(super) struct SenderStream {
 }
 
 impl SenderStream {
-    /// Starts recovering `encoded` on the rayon pool.
+    /// Starts recovering `encoded` beside the caller.
     pub(super) fn start(encoded: Arc<Vec<Bytes>>, rules: SignatureRules) -> Self {
         let work = Arc::new(Work {
             encoded,
@@ -143,10 +144,10 @@ impl SenderStream {
             next_batch: AtomicUsize::new(0),
         });
         let (sender, done) = crossbeam_channel::unbounded();
-        for _ in 0..rayon::current_num_threads().min(work.batches()) {
+        for _ in 0..thread_count().min(work.batches()) {
             let (work, sender) = (work.clone(), sender.clone());
             let parent = Span::current();
-            rayon::spawn(move || {
+            spawn(move || {
                 let _span = debug_span!(target: "engine::tree", parent: &parent, "recover_senders")
                     .entered();
                 work_off(&work, &sender);

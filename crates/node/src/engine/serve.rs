@@ -5,8 +5,9 @@
 
 use super::{
     Engine, EngineError, ForkchoiceError, NewPayloadOutcome,
+    beside::beside,
     forkchoice::FollowUp,
-    insert::{Inserted, beside},
+    insert::Inserted,
     report::{self, Added},
     tree::ExecutedBlock,
 };

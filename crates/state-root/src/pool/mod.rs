@@ -42,7 +42,7 @@ use task::Task;
 use tracing::Span;
 use workers::{AccountWork, StorageWork};
 
-pub(crate) use workers::catch_panic;
+pub(crate) use workers::{catch_panic, panicked};
 
 /// The threads of the pipeline.
 ///

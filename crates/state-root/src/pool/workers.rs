@@ -161,14 +161,14 @@ fn report_failure(
 
 /// Turns a panic into an error.
 pub(crate) fn catch_panic<T>(work: impl FnOnce() -> Result<T, RootError>) -> Result<T, RootError> {
-    catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|panic| Err(RootError::Panicked(panic_text(&*panic))))
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(panicked(&*panic)))
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> String {
+/// The error that a panic is.
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> RootError {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("no message").to_owned()
+    RootError::Panicked(text.unwrap_or("no message").to_owned())
 }
 
 /// Stands for the storage root of an account that gets a new one. It must not be a root that a

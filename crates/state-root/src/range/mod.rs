@@ -40,7 +40,6 @@ mod kind;
 mod node;
 #[cfg(test)]
 mod tests;
-mod threads;
 mod walk;
 
 use crate::{
@@ -103,7 +102,7 @@ struct Shared {
 impl RangePool {
     pub(crate) fn new(config: RangeConfig) -> io::Result<Self> {
         // One more takes the place of the executing thread, which waits at the end.
-        let threads = Threads::start(config.threads.saturating_add(1))?;
+        let threads = Threads::start("root-range", config.threads.saturating_add(1))?;
         Ok(Self {
             config,
             threads,
@@ -232,7 +231,7 @@ impl<S: StateSource> Driver for Arc<Block<S>> {
             drop(queue);
             *lock(&self.shared.drivers) += 1;
             let block = Self::clone(self);
-            self.work.threads.drive(move || block.drive());
+            self.work.threads.spawn(move || block.drive());
         }
     }
 

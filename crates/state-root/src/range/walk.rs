@@ -5,7 +5,7 @@
 //! what is unknown in it, changes its leaves and hashes it, and alone. A range that stands for more
 //! leaves than the grain is cut at the children of its branch, as long as there are not ranges enough
 //! for all threads; of the two halves the thread goes on with the first, and the second is offered to the
-//! others until the thread comes back for it ([`super::threads`]). So ranges are large at first
+//! others until the thread comes back for it ([`threads`]). So ranges are large at first
 //! and small at the end, when the last ones are to be shared.
 //!
 //! A range that is not cut is worked on in three steps: all that is unknown below it is read in one
@@ -16,13 +16,13 @@ use super::{
     found::{Found, Lane},
     kind::{Kind, Unknown},
     node::{Branch, Leaf, Node, Slot, no_children},
-    threads::Board,
 };
 use crate::{
     chunk::Target,
     cursor::StateSource,
     error::RootError,
     nibbles::{child_key, common_prefix, nibble, path},
+    pool::panicked,
 };
 use alloy_primitives::B256;
 use std::{
@@ -33,6 +33,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
+use threads::Board;
 
 /// What all ranges of a block share.
 #[derive(Debug)]
@@ -136,12 +137,13 @@ impl<S: StateSource, K: Kind> Pass<S, K> {
             || self.run_half(ranges, start, so_far),
             move || {
                 let found = pass.run_half(&mut right, start, Found::default());
-                Ok((right, found))
+                (right, found)
             },
         );
         at_hand.fetch_add(1, Ordering::Relaxed);
-        let (right, right_found) = right_done?;
+        let (right, right_found) = right_done.map_err(|panic| panicked(&*panic))?;
         ranges.extend(right);
+        let left_found = left_found.unwrap_or_else(|panic| Err(panicked(&*panic)));
         match (left_found, right_found) {
             (Ok(left), Ok(right)) => {
                 lane.found = left;

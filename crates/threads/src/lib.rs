@@ -1,34 +1,42 @@
-//! The strategy's threads: they take work from each other, and block when there is none.
+//! Threads that take work from each other, and park at once when there is none.
 //!
 //! A thread that yields before it sleeps, as those of most pools do, hands its CPU to whatever else
 //! can run, and on a machine whose CPUs are taken gets it back a tick of the scheduler later. So a
-//! thread without work parks at once, and whoever has work for it unparks it.
+//! thread without work parks, and whoever has work for it wakes it.
 //!
-//! There are two kinds of work: a *driver* takes in the messages of one block, and a *half* is a part
-//! of a driver's work that any thread may do. A thread that needs a half somebody else has taken does
-//! other halves meanwhile. That cannot deadlock: whatever lies on top of a waiting thread's stack
+//! There are two kinds of work. A *task* is spawned and nobody here waits for it. A *half* is a part
+//! of a task that any thread may do, and that the task waits for ([`Board::join`]); meanwhile its
+//! thread does other halves. That cannot deadlock: whatever lies on top of a waiting thread's stack
 //! began after what it waits for was cut off, so there is no circle of waiting.
 
-use super::lock;
-use crate::{error::RootError, pool::catch_panic};
 use std::{
+    any::Any,
     collections::{BTreeMap, VecDeque},
     fmt, io,
     mem::take,
     num::NonZeroUsize,
-    sync::{Arc, Mutex},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle, Thread},
 };
 
-/// Threads, which end when this is dropped.
+/// What work came to: its result, or what it panicked with.
+pub type Outcome<T> = Result<T, Box<dyn Any + Send>>;
+
+/// Threads. Dropping this waits for them, and they end when they have done what was spawned.
 #[derive(Debug)]
-pub(super) struct Threads {
+pub struct Threads {
     board: Arc<Board>,
     handles: Vec<JoinHandle<()>>,
 }
 
 impl Threads {
-    pub(super) fn start(count: NonZeroUsize) -> io::Result<Self> {
+    /// Starts threads named `name-00` and so on.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses another thread.
+    pub fn start(name: &str, count: NonZeroUsize) -> io::Result<Self> {
         let mut threads = Self {
             board: Arc::new(Board {
                 count,
@@ -38,7 +46,7 @@ impl Threads {
         };
         for index in 0..count.get() {
             let board = Arc::clone(&threads.board);
-            let named = thread::Builder::new().name(format!("root-range-{index:02}"));
+            let named = thread::Builder::new().name(format!("{name}-{index:02}"));
             threads
                 .handles
                 .push(named.spawn(move || board.work(index))?);
@@ -46,7 +54,8 @@ impl Threads {
         Ok(threads)
     }
 
-    pub(super) fn board(&self) -> &Arc<Board> {
+    /// Where they take their work.
+    pub fn board(&self) -> &Arc<Board> {
         &self.board
     }
 }
@@ -65,18 +74,17 @@ impl Drop for Threads {
     }
 }
 
-/// It catches its own panics.
-type Driver = Box<dyn FnOnce() + Send>;
+type Task = Box<dyn FnOnce() + Send>;
 
-/// Where work is offered and taken.
-pub(super) struct Board {
+/// Where threads take their work.
+pub struct Board {
     count: NonZeroUsize,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    drivers: VecDeque<Driver>,
+    tasks: VecDeque<Task>,
     /// Some of them may be done: their owners take back what nobody has begun.
     halves: VecDeque<Arc<dyn Half>>,
     /// Parked threads that have nothing to do, by their numbers. The lowest is woken first, so that no
@@ -108,30 +116,30 @@ impl fmt::Debug for Board {
 
 impl Board {
     /// How many threads there are.
-    pub(super) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.count.get()
     }
 
-    /// Has a thread do this. When the threads have ended, who asks for it does it.
-    pub(super) fn drive(&self, driver: impl FnOnce() + Send + 'static) {
+    /// Has a thread do this; tasks are begun in order. A panic ends the task and nothing else. When
+    /// the threads have ended, who asks for it does it.
+    pub fn spawn(&self, task: impl FnOnce() + Send + 'static) {
         let mut state = lock(&self.state);
         if state.is_closed {
             drop(state);
-            return driver();
+            return task();
         }
-        state.drivers.push_back(Box::new(driver));
+        state.tasks.push_back(Box::new(task));
         let idle = state.idle.pop_first().map(|(_, thread)| thread);
         drop(state);
         wake(idle);
     }
 
-    /// Does the first itself, and the second too unless another thread has begun it by then. A panic
-    /// of either becomes an error.
-    pub(super) fn join<A, B: Send + 'static>(
+    /// Does the first itself, and the second too unless another thread has begun it by then.
+    pub fn join<A, B: Send + 'static>(
         &self,
-        first: impl FnOnce() -> Result<A, RootError>,
-        second: impl FnOnce() -> Result<B, RootError> + Send + 'static,
-    ) -> (Result<A, RootError>, Result<B, RootError>) {
+        first: impl FnOnce() -> A,
+        second: impl FnOnce() -> B + Send + 'static,
+    ) -> (Outcome<A>, Outcome<B>) {
         let half = Arc::new(Offered {
             owner: thread::current(),
             work: Mutex::new(Some(second)),
@@ -142,10 +150,10 @@ impl Board {
         let helper = state.helper();
         drop(state);
         wake(helper);
-        let first = catch_panic(first);
+        let first = caught(first);
         let left_to_do = lock(&half.work).take();
         if let Some(second) = left_to_do {
-            return (first, catch_panic(second));
+            return (first, caught(second));
         }
         loop {
             let result = lock(&half.result).take();
@@ -164,9 +172,10 @@ impl Board {
             if let Some(half) = state.halves.pop_front() {
                 drop(state);
                 half.help();
-            } else if let Some(driver) = state.drivers.pop_front() {
+            } else if let Some(task) = state.tasks.pop_front() {
                 drop(state);
-                driver();
+                // Who waits for a task's result sees that none comes.
+                let _ = caught(task);
             } else if state.is_closed {
                 return;
             } else {
@@ -223,18 +232,27 @@ trait Half: Send + Sync {
 struct Offered<F, T> {
     owner: Thread,
     work: Mutex<Option<F>>,
-    result: Mutex<Option<Result<T, RootError>>>,
+    result: Mutex<Option<Outcome<T>>>,
 }
 
-impl<T: Send, F: FnOnce() -> Result<T, RootError> + Send> Half for Offered<F, T> {
+impl<T: Send, F: FnOnce() -> T + Send> Half for Offered<F, T> {
     fn help(&self) {
         let work = lock(&self.work).take();
         if let Some(work) = work {
-            let result = catch_panic(work);
+            let result = caught(work);
             *lock(&self.result) = Some(result);
             self.owner.unpark();
         }
     }
+}
+
+fn caught<T>(work: impl FnOnce() -> T) -> Outcome<T> {
+    catch_unwind(AssertUnwindSafe(work))
+}
+
+/// No work is done with a lock held, so nobody panics with one.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -252,7 +270,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     fn threads(count: usize) -> Threads {
-        Threads::start(NonZeroUsize::new(count).unwrap()).unwrap()
+        Threads::start("test", NonZeroUsize::new(count).unwrap()).unwrap()
     }
 
     /// What `work` makes of the board on one of the threads.
@@ -262,34 +280,34 @@ mod tests {
     ) -> T {
         let (sender, result) = mpsc::channel();
         let board = Arc::clone(threads.board());
-        let driver = move || sender.send(work(&board)).unwrap();
-        threads.board().drive(driver);
+        let task = move || sender.send(work(&board)).unwrap();
+        threads.board().spawn(task);
         result.recv_timeout(LONG).unwrap()
     }
 
     /// Adds up numbers by halves, all the way down.
-    fn sum(board: &Arc<Board>, numbers: std::ops::Range<u64>) -> Result<u64, RootError> {
+    fn sum(board: &Arc<Board>, numbers: std::ops::Range<u64>) -> u64 {
         let length = numbers.end - numbers.start;
         if length == 1 {
-            return Ok(numbers.start);
+            return numbers.start;
         }
         let middle = numbers.start + length / 3 + 1;
         let (left, right) = (numbers.start..middle.min(numbers.end - 1), numbers.end);
         let rest = left.end..right;
         let other = Arc::clone(board);
         let (left, right) = board.join(|| sum(board, left), move || sum(&other, rest));
-        Ok(left? + right?)
+        left.unwrap() + right.unwrap()
     }
 
     #[test]
-    fn halves_of_halves_add_up_with_any_number_of_threads_and_several_drivers() {
+    fn halves_of_halves_add_up_with_any_number_of_threads_and_several_tasks() {
         for count in [1, 2, 3, 7] {
             let threads = threads(count);
             let (sender, results) = mpsc::channel();
             for end in 2..80 {
                 let (board, sender) = (Arc::clone(threads.board()), sender.clone());
-                let driver = move || sender.send((end, sum(&board, 0..end).unwrap())).unwrap();
-                threads.board().drive(driver);
+                let task = move || sender.send((end, sum(&board, 0..end))).unwrap();
+                threads.board().spawn(task);
             }
             for _ in 2..80 {
                 let (end, sum) = results.recv_timeout(LONG).unwrap();
@@ -302,11 +320,8 @@ mod tests {
     fn another_thread_takes_the_second_half_while_the_first_is_at_work() {
         let answer = on(&threads(2), |board| {
             let (sender, taken) = mpsc::channel();
-            let second = move || {
-                sender.send(thread::current().id()).unwrap();
-                Ok(())
-            };
-            let first = || Ok(taken.recv_timeout(LONG).unwrap());
+            let second = move || sender.send(thread::current().id()).unwrap();
+            let first = || taken.recv_timeout(LONG).unwrap();
             let (first, second) = board.join(first, second);
             second.unwrap();
             first.unwrap() != thread::current().id()
@@ -325,33 +340,39 @@ mod tests {
                 begun.send(1).unwrap();
                 let release = move || {
                     sender.send(2).unwrap();
-                    Ok(3)
+                    3
                 };
-                let wait = || Ok(released.recv_timeout(LONG).unwrap());
+                let wait = || released.recv_timeout(LONG).unwrap();
                 let (waited, released) = other.join(wait, release);
-                Ok((waited?, released?))
+                (waited.unwrap(), released.unwrap())
             };
-            let (first, second) = board.join(|| Ok(was_begun.recv_timeout(LONG).unwrap()), second);
+            let (first, second) = board.join(|| was_begun.recv_timeout(LONG).unwrap(), second);
             (first.unwrap(), second.unwrap())
         });
         assert_eq!(done, (1, (2, 3)));
     }
 
     #[test]
-    fn a_panic_of_either_half_is_an_error_of_that_half_alone() {
-        let panicked =
-            |result| matches!(result, Err(RootError::Panicked(text)) if text == "on purpose");
+    fn a_panic_is_the_outcome_of_that_half_alone_and_ends_no_thread() {
+        let text = |panic: Box<dyn Any + Send>| *panic.downcast::<&str>().unwrap();
         for count in [1, 3] {
-            let (first, second) = on(&threads(count), move |board| {
-                let (first, fine) =
-                    board.join(|| -> Result<(), _> { panic!("on purpose") }, || Ok(2));
+            let threads = threads(count);
+            for _ in 0..count {
+                threads.board().spawn(|| panic!("on purpose"));
+            }
+            let (first, second) = on(&threads, |board| {
+                let (first, fine) = board.join(|| panic!("on purpose"), || 2);
                 assert_eq!(fine.unwrap(), 2);
-                let (fine, second) =
-                    board.join(|| Ok(1), || -> Result<(), _> { panic!("on purpose") });
+                let (fine, second) = board.join(|| 1, || panic!("on purpose too"));
                 assert_eq!(fine.unwrap(), 1);
-                (first, second)
+                let first: Outcome<()> = first;
+                let second: Outcome<()> = second;
+                (first.unwrap_err(), second.unwrap_err())
             });
-            assert!(panicked(first) && panicked(second));
+            assert_eq!(
+                (text(first), text(second)),
+                ("on purpose", "on purpose too")
+            );
         }
     }
 
@@ -360,21 +381,21 @@ mod tests {
         let done = Arc::new(AtomicUsize::new(0));
         let threads = threads(2);
         let board = Arc::clone(threads.board());
-        let drive = |pause| {
+        let spawn = |pause| {
             let done = Arc::clone(&done);
-            board.drive(move || {
+            board.spawn(move || {
                 thread::sleep(pause);
                 done.fetch_add(1, Ordering::Relaxed);
             });
         };
         for _ in 0..5 {
-            drive(Duration::from_millis(10));
+            spawn(Duration::from_millis(10));
         }
         drop(threads);
         assert_eq!(done.load(Ordering::Relaxed), 5);
-        drive(Duration::ZERO);
+        spawn(Duration::ZERO);
         assert_eq!(done.load(Ordering::Relaxed), 6);
-        let (first, second) = board.join(|| Ok(1), || Ok(2));
+        let (first, second) = board.join(|| 1, || 2);
         assert_eq!((first.unwrap(), second.unwrap()), (1, 2));
     }
 }

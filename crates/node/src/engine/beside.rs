@@ -1,0 +1,46 @@
+//! Work beside the engine thread: what it needs later, or not at all.
+
+use crossbeam_channel::Receiver;
+use std::{num::NonZeroUsize, sync::LazyLock};
+use threads::Threads;
+use tracing::{Span, debug_span};
+
+const TARGET: &str = "engine::tree::payload_validator";
+
+/// The process's threads for such work. They are not rayon's, which yield before they sleep and so
+/// are in the way of execution. `None` when the system grants none.
+static THREADS: LazyLock<Option<Threads>> = LazyLock::new(|| {
+    let count = NonZeroUsize::new(thread_count())?;
+    let started = Threads::start("beside", count);
+    let refused = |error: &_| tracing::warn!(target: TARGET, %error, "No threads beside execution");
+    started.inspect_err(refused).ok()
+});
+
+/// How many threads there are: as many as rayon would have, so that `RAYON_NUM_THREADS` counts.
+pub(super) fn thread_count() -> usize {
+    rayon::current_num_threads()
+}
+
+/// Has one of the threads do this, or does it at once when there are none.
+pub(super) fn spawn(work: impl FnOnce() + Send + 'static) {
+    match &*THREADS {
+        Some(threads) => threads.board().spawn(work),
+        None => work(),
+    }
+}
+
+/// Does this beside the caller, as a span of this name.
+pub(super) fn beside<T: Send + 'static>(
+    name: &'static str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Receiver<T> {
+    let (sender, receiver) = crossbeam_channel::bounded(1);
+    let parent = Span::current();
+    spawn(move || {
+        let _span =
+            debug_span!(target: TARGET, parent: &parent, "beside", otel.name = name).entered();
+        // A block refused meanwhile has no use for the result.
+        let _ = sender.send(work());
+    });
+    receiver
+}
