@@ -11,12 +11,19 @@ use std::{fs, path::Path, process::Command};
 const ALLOWED_EDGES: &[(&str, &[&str])] = &[
     ("bench-stats", &[]),
     ("engine-api", &[]),
-    ("state-root", &[]),
+    ("threads", &[]),
+    ("state-root", &["threads"]),
     ("state-db", &["state-root"]),
     ("workload", &["engine-api"]),
     (
         "node",
-        &["engine-api", "state-db", "state-root", "workload"],
+        &[
+            "engine-api",
+            "state-db",
+            "state-root",
+            "threads",
+            "workload",
+        ],
     ),
     ("engine-bench", &["bench-stats", "engine-api", "workload"]),
     ("bench-reth", &["engine-api", "node"]),
