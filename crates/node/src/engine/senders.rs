@@ -169,19 +169,21 @@ impl SenderStream {
     }
 
     /// The batch `self.next`, from whoever made it.
-    fn take_batch(&mut self) -> Option<Vec<Item>> {
+    fn take_batch(&mut self) -> Vec<Item> {
         loop {
             if let Some(items) = self.early.remove(&self.next) {
-                return Some(items);
+                return items;
             }
             if let Ok((batch, items)) = self.done.try_recv() {
                 self.early.insert(batch, items);
             } else if let Some(batch) = self.work.claim() {
                 let items = self.work.recover(batch);
                 self.early.insert(batch, items);
-            } else {
-                let (batch, items) = self.done.recv().ok()?;
+            } else if let Ok((batch, items)) = self.done.recv() {
                 self.early.insert(batch, items);
+            } else {
+                // A thread has panicked over it. If it happens again, whoever asks learns of it.
+                return self.work.recover(self.next);
             }
         }
     }
@@ -198,7 +200,7 @@ impl Iterator for SenderStream {
             return None;
         }
         let start = Instant::now();
-        self.current = self.take_batch()?.into_iter();
+        self.current = self.take_batch().into_iter();
         self.waited += start.elapsed();
         self.next += 1;
         self.current.next()
@@ -260,6 +262,31 @@ mod tests {
                 SenderStream::start(Arc::new(encoded), SignatureRules::LATEST).collect();
             assert_eq!(streamed.unwrap(), expected, "{count} transactions");
         }
+    }
+
+    #[test]
+    fn what_a_thread_did_not_finish_is_recovered_by_the_consumer() {
+        let encoded: Vec<_> = (0..30).map(signed).collect();
+        let count = encoded.len();
+        // All is claimed, one batch is delivered, and nobody is left who could deliver another.
+        let work = Work {
+            encoded: Arc::new(encoded),
+            rules: SignatureRules::LATEST,
+            next_batch: AtomicUsize::new(usize::MAX / 2),
+        };
+        let (sender, done) = crossbeam_channel::unbounded();
+        sender.send((2, work.recover(2))).unwrap();
+        drop(sender);
+        let stream = SenderStream {
+            work: Arc::new(work),
+            done,
+            early: HashMap::new(),
+            current: Vec::new().into_iter(),
+            next: 0,
+            waited: Duration::ZERO,
+        };
+        let nonces: Vec<_> = stream.map(|item| item.unwrap().nonce()).collect();
+        assert_eq!(nonces, (0..count as u64).collect::<Vec<_>>());
     }
 
     #[test]
