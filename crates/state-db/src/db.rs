@@ -25,10 +25,10 @@ const PAGE_SIZE_BYTES: usize = 4096;
 /// write has left with another length is refused by whoever only reads.
 const FILE_GRAIN_BYTES: usize = 64 << 10;
 
-/// Dirty pages a write transaction keeps in memory before it spills them to the file: 16 MiB. A page that
+/// Dirty pages a write transaction keeps in memory before it spills them to the file: 4 MiB. A page that
 /// was spilled and changes again would be written twice; a batch goes through each table in the order of
 /// its keys, so few do.
-const DIRTY_PAGES_LIMIT: u64 = 4_096;
+const DIRTY_PAGES_LIMIT: u64 = 1_024;
 
 /// When a commit reaches the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
