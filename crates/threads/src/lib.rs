@@ -10,7 +10,6 @@
 //! began after what it waits for was cut off, so there is no circle of waiting.
 
 use std::{
-    any::Any,
     collections::{BTreeMap, VecDeque},
     fmt, io,
     mem::take,
@@ -19,9 +18,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle, Thread},
 };
-
-/// What work came to: its result, or what it panicked with.
-pub type Outcome<T> = Result<T, Box<dyn Any + Send>>;
 
 /// Threads. Dropping this waits for them, and they end when they have done what was spawned.
 #[derive(Debug)]
@@ -96,13 +92,16 @@ struct State {
 }
 
 impl State {
+    fn pop_idle(&mut self) -> Option<Thread> {
+        self.idle.pop_first().map(|(_, thread)| thread)
+    }
+
     /// Whom to wake for a half that nobody has taken.
     fn helper(&mut self) -> Option<Thread> {
         if self.halves.is_empty() {
             return None;
         }
-        let idle = self.idle.pop_first().map(|(_, thread)| thread);
-        idle.or_else(|| self.waiting.pop())
+        self.pop_idle().or_else(|| self.waiting.pop())
     }
 }
 
@@ -129,17 +128,18 @@ impl Board {
             return task();
         }
         state.tasks.push_back(Box::new(task));
-        let idle = state.idle.pop_first().map(|(_, thread)| thread);
+        let idle = state.pop_idle();
         drop(state);
         wake(idle);
     }
 
-    /// Does the first itself, and the second too unless another thread has begun it by then.
+    /// Does the first itself, and the second too unless another thread has begun it by then. Of each
+    /// it answers the result, or what it panicked with.
     pub fn join<A, B: Send + 'static>(
         &self,
         first: impl FnOnce() -> A,
         second: impl FnOnce() -> B + Send + 'static,
-    ) -> (Outcome<A>, Outcome<B>) {
+    ) -> (thread::Result<A>, thread::Result<B>) {
         let half = Arc::new(Offered {
             owner: thread::current(),
             work: Mutex::new(Some(second)),
@@ -232,7 +232,7 @@ trait Half: Send + Sync {
 struct Offered<F, T> {
     owner: Thread,
     work: Mutex<Option<F>>,
-    result: Mutex<Option<Outcome<T>>>,
+    result: Mutex<Option<thread::Result<T>>>,
 }
 
 impl<T: Send, F: FnOnce() -> T + Send> Half for Offered<F, T> {
@@ -246,7 +246,7 @@ impl<T: Send, F: FnOnce() -> T + Send> Half for Offered<F, T> {
     }
 }
 
-fn caught<T>(work: impl FnOnce() -> T) -> Outcome<T> {
+fn caught<T>(work: impl FnOnce() -> T) -> thread::Result<T> {
     catch_unwind(AssertUnwindSafe(work))
 }
 
@@ -259,6 +259,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
     use std::{
+        any::Any,
         sync::{
             atomic::{AtomicUsize, Ordering},
             mpsc,
@@ -365,8 +366,8 @@ mod tests {
                 assert_eq!(fine.unwrap(), 2);
                 let (fine, second) = board.join(|| 1, || panic!("on purpose too"));
                 assert_eq!(fine.unwrap(), 1);
-                let first: Outcome<()> = first;
-                let second: Outcome<()> = second;
+                let first: thread::Result<()> = first;
+                let second: thread::Result<()> = second;
                 (first.unwrap_err(), second.unwrap_err())
             });
             assert_eq!(

@@ -1,24 +1,26 @@
 //! Work beside the engine thread: what it needs later, or not at all.
 
+use super::insert::TARGET;
 use crossbeam_channel::Receiver;
 use std::{num::NonZeroUsize, sync::LazyLock};
 use threads::Threads;
 use tracing::{Span, debug_span};
 
-const TARGET: &str = "engine::tree::payload_validator";
-
 /// The process's threads for such work. They are not rayon's, which yield before they sleep and so
-/// are in the way of execution. `None` when the system grants none.
+/// are in the way of execution, but as many, so that `RAYON_NUM_THREADS` counts. `None` when the
+/// system grants none.
 static THREADS: LazyLock<Option<Threads>> = LazyLock::new(|| {
-    let count = NonZeroUsize::new(thread_count())?;
+    let count = NonZeroUsize::new(rayon::current_num_threads())?;
     let started = Threads::start("beside", count);
     let refused = |error: &_| tracing::warn!(target: TARGET, %error, "No threads beside execution");
     started.inspect_err(refused).ok()
 });
 
-/// How many threads there are: as many as rayon would have, so that `RAYON_NUM_THREADS` counts.
+/// How many threads do such work: without any of their own, the caller.
 pub(super) fn thread_count() -> usize {
-    rayon::current_num_threads()
+    THREADS
+        .as_ref()
+        .map_or(1, |threads| threads.board().count())
 }
 
 /// Has one of the threads do this, or does it at once when there are none.

@@ -79,7 +79,7 @@ struct Validated {
 }
 
 /// What spans of a block's validation belong to, as in reth.
-const TARGET: &str = "engine::tree::payload_validator";
+pub(super) const TARGET: &str = "engine::tree::payload_validator";
 
 /// Transactions and senders of a block, as they come out of execution.
 type Signed = (Vec<TransactionSigned>, Vec<Address>);

@@ -153,6 +153,11 @@ impl SenderStream {
                 work_off(&work, &sender);
             });
         }
+        Self::of(work, done)
+    }
+
+    /// What comes of `work`, of which others deliver what they have claimed.
+    fn of(work: Arc<Work>, done: Receiver<(usize, Vec<Item>)>) -> Self {
         Self {
             work,
             done,
@@ -277,14 +282,7 @@ mod tests {
         let (sender, done) = crossbeam_channel::unbounded();
         sender.send((2, work.recover(2))).unwrap();
         drop(sender);
-        let stream = SenderStream {
-            work: Arc::new(work),
-            done,
-            early: HashMap::new(),
-            current: Vec::new().into_iter(),
-            next: 0,
-            waited: Duration::ZERO,
-        };
+        let stream = SenderStream::of(Arc::new(work), done);
         let nonces: Vec<_> = stream.map(|item| item.unwrap().nonce()).collect();
         assert_eq!(nonces, (0..count as u64).collect::<Vec<_>>());
     }

@@ -214,7 +214,6 @@ fn change_storage<S: StateSource>(
         } else {
             region.pass.grain
         },
-        enough: region.pass.enough,
     };
     let lane = &mut *region.lane;
     let outer = take(&mut lane.found.nodes);

@@ -68,10 +68,6 @@ use threads::Threads;
 use tracing::{Span, debug_span, field};
 use walk::{Pass, Work};
 
-/// Ranges at hand for each thread from which on none is cut: so many that a thread that is done
-/// finds another one.
-const RANGES_PER_THREAD: usize = 2;
-
 /// How many threads work, and on how much.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RangeConfig {
@@ -363,7 +359,6 @@ impl<S: StateSource> Block<S> {
             trie: (),
             hashes,
             grain: self.grain(hashes),
-            enough: RANGES_PER_THREAD * self.work.threads.count(),
         };
         let mut lane = Lane::default();
         pass.apply(&mut running.trie, &mut lane)?;

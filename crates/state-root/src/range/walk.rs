@@ -35,6 +35,10 @@ use std::{
 };
 use threads::Board;
 
+/// Ranges at hand for each thread from which on none is cut: so many that a thread that is done
+/// finds another one.
+const RANGES_PER_THREAD: usize = 2;
+
 /// What all ranges of a block share.
 #[derive(Debug)]
 pub(super) struct Work<S> {
@@ -63,8 +67,6 @@ pub(super) struct Pass<S, K: Kind> {
     pub(super) hashes: bool,
     /// Leaves below which a range is not cut.
     pub(super) grain: usize,
-    /// Ranges that keep all threads busy: none is cut while there are as many.
-    pub(super) enough: usize,
 }
 
 impl<S, K: Kind> Clone for Pass<S, K> {
@@ -123,7 +125,8 @@ impl<S: StateSource, K: Kind> Pass<S, K> {
         let total: usize = weights.sum();
         let at_hand = &self.work.ranges;
         let is_light = total <= self.grain;
-        let is_enough = ranges.len() > 1 && at_hand.load(Ordering::Relaxed) >= self.enough;
+        let enough = RANGES_PER_THREAD * self.work.threads.count();
+        let is_enough = ranges.len() > 1 && at_hand.load(Ordering::Relaxed) >= enough;
         if is_light || is_enough || ranges.len() < 2 {
             return self.go(ranges, start, is_light || is_enough, lane);
         }
