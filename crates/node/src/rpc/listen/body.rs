@@ -4,6 +4,7 @@ use super::budget::{Budget, Charge, Refusal};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use jsonrpsee::{core::BoxError, server::HttpBody};
 use std::{
+    collections::VecDeque,
     pin::Pin,
     sync::{Arc, OnceLock},
     task::{Context, Poll, ready},
@@ -35,6 +36,9 @@ pub(super) type ShortBody = Arc<OnceLock<Bytes>>;
 const SHORT_BODY_BYTES: usize = 16 << 10;
 
 /// A request's body. Once refused it never ends: whoever waits for the refusal answers.
+///
+/// It is handed on once all of it has come: its reader gathers it in a buffer that doubles, and the
+/// buffers of many slow bodies would take up to three times the bytes that are counted.
 pub(super) struct RequestBody {
     incoming: Incoming,
     charge: Arc<Charge>,
@@ -42,6 +46,10 @@ pub(super) struct RequestBody {
     read_bytes: u64,
     batch: BatchScan,
     short: ShortBody,
+    /// What came and is not handed on yet.
+    gathered: Gathered,
+    /// Whether all of it came.
+    complete: bool,
     /// Runs from the moment the body has to be waited for.
     deadline: Option<Pin<Box<Sleep>>>,
 }
@@ -60,11 +68,13 @@ impl RequestBody {
             read_bytes: 0,
             batch: BatchScan::default(),
             short,
+            gathered: Gathered::default(),
+            complete: false,
             deadline: None,
         }
     }
 
-    /// Counts the bytes of a frame; an error when they are too many.
+    /// Counts and keeps the bytes of a frame; an error when they are too many.
     fn take(&mut self, data: &Bytes) -> Result<(), Refusal> {
         if data.len() <= SHORT_BODY_BYTES && self.incoming.is_end_stream() && self.read_bytes == 0 {
             // It can be set only once, by the first frame.
@@ -78,6 +88,7 @@ impl RequestBody {
             return Err(Refusal::BatchTooLong);
         }
         self.charge.add(data.len() as u64);
+        self.gathered.add(data);
         Ok(())
     }
 
@@ -98,33 +109,59 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(context) else {
-            self.wait(context);
-            return Poll::Pending;
-        };
-        let taken = match &next {
-            Some(Ok(frame)) => frame.data_ref().map_or(Ok(()), |data| self.take(data)),
-            Some(Err(_)) => Err(Refusal::Malformed),
-            None => {
-                self.charge.settle();
-                Ok(())
-            }
-        };
-        match taken {
-            Ok(()) => Poll::Ready(next),
-            Err(reason) => {
+        while !self.complete {
+            let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(context) else {
+                self.wait(context);
+                return Poll::Pending;
+            };
+            let taken = match next {
+                Some(Ok(frame)) => frame.data_ref().map_or(Ok(()), |data| self.take(data)),
+                Some(Err(_)) => Err(Refusal::Malformed),
+                None => {
+                    self.charge.settle();
+                    self.complete = true;
+                    Ok(())
+                }
+            };
+            if let Err(reason) = taken {
                 self.charge.refuse(reason);
-                Poll::Pending
+                return Poll::Pending;
             }
         }
+        let piece = self.gathered.pieces.pop_front();
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece.into()))))
     }
+}
 
-    fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
-    }
+/// Bytes in the order they came, in pieces that are filled before the next is begun.
+///
+/// They are copied: a frame of one byte keeps alive the whole buffer the socket was read into.
+#[derive(Debug, Default)]
+struct Gathered {
+    pieces: VecDeque<Vec<u8>>,
+    bytes: usize,
+}
 
-    fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+impl Gathered {
+    /// Sizes of the first piece and of the longest.
+    const PIECE_BYTES: [usize; 2] = [4 << 10, 1 << 20];
+
+    fn add(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            let room = match self.pieces.back_mut() {
+                Some(last) if last.len() < last.capacity() => last,
+                _ => {
+                    let [least, most] = Self::PIECE_BYTES;
+                    let size = self.bytes.max(data.len()).clamp(least, most);
+                    self.pieces.push_back_mut(Vec::with_capacity(size))
+                }
+            };
+            let length = data.len().min(room.capacity() - room.len());
+            let (now, later) = data.split_at(length);
+            room.extend_from_slice(now);
+            self.bytes += length;
+            data = later;
+        }
     }
 }
 
@@ -252,6 +289,29 @@ impl Body for AnswerBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_gathered_in_order_in_full_pieces() {
+        let bytes: Vec<u8> = (0..5_000_000_u32).map(|n| (n % 251) as u8).collect();
+        for length in [1, 7, 4096, 100_000, 3_000_000] {
+            let mut gathered = Gathered::default();
+            bytes.chunks(length).for_each(|piece| gathered.add(piece));
+            let room: usize = gathered.pieces.iter().map(Vec::capacity).sum();
+            assert!(room <= bytes.len() + (1 << 20), "{room} bytes of room");
+            assert!(
+                gathered.pieces.len() <= 16,
+                "{} pieces",
+                gathered.pieces.len()
+            );
+            assert!(
+                gathered
+                    .pieces
+                    .into_iter()
+                    .flatten()
+                    .eq(bytes.iter().copied())
+            );
+        }
+    }
 
     #[test]
     fn calls_of_a_batch_are_counted_in_any_pieces() {
