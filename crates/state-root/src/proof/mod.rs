@@ -82,6 +82,8 @@ pub(crate) struct Walk<'a, T, C: HashedCursor, L: LeafValues<Stored = C::Value>>
     values: L,
     cancelled: &'a AtomicBool,
     shallow: bool,
+    /// Whether the root's encoding is needed.
+    root: Encoding,
     arena: Arena<L::Value>,
     scratch: Scratch,
     /// Leaves that are hashed together when the walk ends; without it each is hashed at once.
@@ -134,6 +136,7 @@ where
             values,
             cancelled,
             shallow: false,
+            root: Encoding::Needed,
             arena: Arena::default(),
             scratch: Scratch::default(),
             remains: None,
@@ -144,6 +147,16 @@ where
     /// Hashes leaves beside the paths of targets together, many side by side, where it can.
     pub(crate) fn together(mut self) -> Self {
         self.remains = Some(Remains::default());
+        self
+    }
+
+    /// Whether the root is encoded, which it need not be for whoever is to encode it later.
+    pub(crate) fn encode_root(mut self, needed: bool) -> Self {
+        self.root = if needed {
+            Encoding::Needed
+        } else {
+            Encoding::NotNeeded
+        };
         self
     }
 
@@ -199,19 +212,21 @@ where
 
     /// The root node, of which nothing is stored when it is a branch.
     fn root(&mut self, targets: &[Target]) -> Result<NodeRef, RootError> {
+        let encoding = self.root;
         if self.trie.seek(&Nibbles::new())?.is_none() {
-            return self.position(Position::ROOT, Encoding::Needed, false, targets);
+            return self.position(Position::ROOT, encoding, false, targets);
         }
-        let mut open = self.open(B256::ZERO, Position::ROOT.len, Encoding::Needed, targets);
+        let mut open = self.open(B256::ZERO, Position::ROOT.len, encoding, targets);
         open.branch.stored = false;
         for nibble in 0..16 {
             let below = with_nibble(targets, 0, nibble);
             let at = Position::child_of(&open.branch, nibble);
-            open.branch.children[nibble] = self.position(at, Encoding::Needed, true, below)?;
+            let needed = child_encoding(encoding, below);
+            open.branch.children[nibble] = self.position(at, needed, true, below)?;
         }
         if open.branch.live_children().count() == 1 {
             // One nibble is common to all keys, so what lies below it is the root itself.
-            return self.position(Position::ROOT, Encoding::Needed, true, targets);
+            return self.position(Position::ROOT, encoding, true, targets);
         }
         Ok(self.close(open))
     }

@@ -99,7 +99,12 @@ impl Kind for U256 {
     ) -> Result<ReadNodes<Self>, RootError> {
         let view = lane.view(&pass.work.source)?;
         let targets: Vec<_> = unknown.iter().map(|(target, _)| *target).collect();
-        read_slots(&pass.work, view, pass.trie, (&targets, is_shallow))
+        let asked = Asked {
+            targets: &targets,
+            is_shallow,
+            needs_root: true,
+        };
+        read_slots(&pass.work, view, pass.trie, asked)
     }
 
     fn check_root(expected: B256, found: B256) -> Result<(), RootError> {
@@ -229,18 +234,29 @@ fn change_storage<S: StateSource>(
     Ok(changed)
 }
 
+/// What is read of a storage trie.
+struct Asked<'t> {
+    /// Sorted by key.
+    targets: &'t [Target],
+    /// Whether what is below the topmost nodes is left to others.
+    is_shallow: bool,
+    /// Whether the root is to be compared, or is needed at once.
+    needs_root: bool,
+}
+
 /// Reads nodes of one storage trie.
 fn read_slots<S: StateSource, V: StateView>(
     work: &Work<S>,
     view: &V,
     address: B256,
-    (targets, is_shallow): (&[Target], bool),
+    asked: Asked<'_>,
 ) -> Result<ReadNodes<U256>, RootError> {
     let (trie, slots) = (view.storage_trie(address)?, view.slots(address)?);
     let proof = Walk::new(trie, slots, SlotValues, &work.cancelled)
-        .shallow(is_shallow)
+        .shallow(asked.is_shallow)
+        .encode_root(asked.needs_root)
         .together()
-        .run(targets)?;
+        .run(asked.targets)?;
     let nodes = proof.arena.node_count();
     Ok((Import::of(work, proof, |_, value| value), nodes))
 }
@@ -263,6 +279,22 @@ impl<S: StateSource, V: StateView> LeafValues for &mut ReadAccounts<'_, S, V> {
     type Value = TrieAccount;
 
     fn complete(&mut self, address: &B256, account: &Account) -> Result<TrieAccount, RootError> {
+        self.account(address, account, true)
+    }
+
+    /// Where slots are read, the storage root is left out: they are hashed before the account is.
+    fn of_target(&mut self, address: &B256, account: &Account) -> Result<TrieAccount, RootError> {
+        self.account(address, account, false)
+    }
+}
+
+impl<S: StateSource, V: StateView> ReadAccounts<'_, S, V> {
+    fn account(
+        &mut self,
+        address: &B256,
+        account: &Account,
+        needs_root: bool,
+    ) -> Result<TrieAccount, RootError> {
         let own = self.unknown.binary_search_by_key(address, |own| own.0.key);
         let change = own.ok().and_then(|own| self.unknown[own].1);
         let slots = change.map_or(&[][..], |change| &change.slots);
@@ -271,9 +303,12 @@ impl<S: StateSource, V: StateView> LeafValues for &mut ReadAccounts<'_, S, V> {
         } else {
             let target = |&(key, _): &(B256, SlotChange)| Target { key, start: 0 };
             let targets: Vec<_> = slots.iter().map(target).collect();
-            let is_shallow = slots.len() > self.grain;
-            let below = (&targets[..], is_shallow);
-            let (mut read, nodes) = read_slots(self.work, self.view, *address, below)?;
+            let asked = Asked {
+                targets: &targets,
+                is_shallow: slots.len() > self.grain,
+                needs_root,
+            };
+            let (mut read, nodes) = read_slots(self.work, self.view, *address, asked)?;
             let storage = read.pop().map_or_else(Slot::default, |read| read.slot);
             let root = storage.root_hash();
             self.nodes += nodes;
@@ -286,10 +321,6 @@ impl<S: StateSource, V: StateView> LeafValues for &mut ReadAccounts<'_, S, V> {
             root,
             account.code_hash,
         ))
-    }
-
-    fn of_target(&mut self, address: &B256, account: &Account) -> Result<TrieAccount, RootError> {
-        self.complete(address, account)
     }
 }
 

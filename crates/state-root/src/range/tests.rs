@@ -117,6 +117,25 @@ fn what_a_block_has_read_its_descendants_know() {
 }
 
 #[test]
+fn slots_that_were_read_for_nothing_are_hashed_with_their_account() {
+    let (pool, mut chain) = (pool(20, 2, 1 << 30), Chain::of(500));
+    let (before, contract) = (chain.root, 250);
+    // The account and its slots change and change back.
+    let there_and_back = [2, 1].map(|nonce| vec![change(contract, nonce)]);
+    let counters = chain.extend(&pool, &there_and_back);
+    assert_eq!((chain.root, counters.storage_targets), (before, 30));
+    let touched = HashedChange {
+        slots: Vec::new(),
+        ..change(contract, 3)
+    };
+    let counters = chain.extend(&pool, &[vec![touched]]);
+    assert_eq!(counters.nodes_revealed, 0);
+    let state = MemState::clone(&chain.state);
+    let scratch = MemState::from_leaves(state.accounts.clone(), state.slots.clone());
+    assert_eq!(scratch.unwrap(), (state, chain.root));
+}
+
+#[test]
 fn ranges_are_cut_down_to_the_grain() {
     let block = [(0..200).map(|seed| change(seed, 2)).collect()];
     let jobs = [1, 50, 1_000_000].map(|grain| {
