@@ -35,10 +35,14 @@ pub(super) type ShortBody = Arc<OnceLock<Bytes>>;
 /// Longest body that is kept for a second look.
 const SHORT_BODY_BYTES: usize = 16 << 10;
 
+/// Up to here a body is handed on as it comes. A payload of 40 million gas is half as long.
+const AT_ONCE_BYTES: u64 = 1 << 20;
+
 /// A request's body. Once refused it never ends: whoever waits for the refusal answers.
 ///
-/// It is handed on once all of it has come: its reader gathers it in a buffer that doubles, and the
-/// buffers of many slow bodies would take up to three times the bytes that are counted.
+/// What is beyond the first [`AT_ONCE_BYTES`] is handed on once all of it has come: the reader gathers
+/// a body in a buffer that doubles, and the buffers of many slow bodies would take up to three times
+/// the bytes that are counted.
 pub(super) struct RequestBody {
     incoming: Incoming,
     charge: Arc<Charge>,
@@ -74,7 +78,8 @@ impl RequestBody {
         }
     }
 
-    /// Counts and keeps the bytes of a frame; an error when they are too many.
+    /// Counts the bytes of a frame, and keeps those that are not handed on at once; an error when they
+    /// are too many.
     fn take(&mut self, data: &Bytes) -> Result<(), Refusal> {
         if data.len() <= SHORT_BODY_BYTES && self.incoming.is_end_stream() && self.read_bytes == 0 {
             // It can be set only once, by the first frame.
@@ -88,8 +93,14 @@ impl RequestBody {
             return Err(Refusal::BatchTooLong);
         }
         self.charge.add(data.len() as u64);
-        self.gathered.add(data);
+        if !self.is_at_once() {
+            self.gathered.add(data);
+        }
         Ok(())
+    }
+
+    fn is_at_once(&self) -> bool {
+        self.read_bytes <= AT_ONCE_BYTES
     }
 
     fn wait(&mut self, context: &mut Context<'_>) {
@@ -115,7 +126,10 @@ impl Body for RequestBody {
                 return Poll::Pending;
             };
             let taken = match next {
-                Some(Ok(frame)) => frame.data_ref().map_or(Ok(()), |data| self.take(data)),
+                Some(Ok(frame)) => match frame.data_ref().map_or(Ok(()), |data| self.take(data)) {
+                    Ok(()) if self.is_at_once() => return Poll::Ready(Some(Ok(frame))),
+                    taken => taken,
+                },
                 Some(Err(_)) => Err(Refusal::Malformed),
                 None => {
                     self.charge.settle();
