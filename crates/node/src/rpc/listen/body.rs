@@ -41,8 +41,8 @@ const AT_ONCE_BYTES: u64 = 1 << 20;
 /// A request's body. Once refused it never ends: whoever waits for the refusal answers.
 ///
 /// What is beyond the first [`AT_ONCE_BYTES`] is handed on once all of it has come: the reader gathers
-/// a body in a buffer that doubles, and the buffers of many slow bodies would take up to three times
-/// the bytes that are counted.
+/// a body in a buffer that doubles, and the buffers of many slow bodies take up to twice the bytes that
+/// are counted.
 pub(super) struct RequestBody {
     incoming: Incoming,
     charge: Arc<Charge>,
