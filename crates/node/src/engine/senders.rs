@@ -1,18 +1,22 @@
 //! Decodes transactions and recovers their senders beside execution, streamed in block order.
 //!
 //! Execution starts with the first batch while later ones are still recovered. The consumer never
-//! idles while work is unclaimed: it takes the next batch itself.
+//! idles while work is unclaimed: it takes the next batch itself. The signers of a batch are found
+//! side by side ([`ecrecover`]); where that has no answer, and about every signature that is refused, the
+//! library decides.
 
 use super::beside::{spawn, thread_count};
 use crate::{chainspec::ChainSpec, primitives::TransactionSigned};
 use alloy_consensus::{
     Transaction as _,
+    crypto::SECP256K1N_HALF,
     transaction::{Recovered, SignerRecoverable},
 };
 use alloy_eips::eip2718::Decodable2718;
 use alloy_hardforks::EthereumHardforks;
 use alloy_primitives::Bytes;
 use crossbeam_channel::{Receiver, Sender};
+use ecrecover::{LANES, Signed};
 use std::{
     collections::HashMap,
     sync::{
@@ -23,9 +27,10 @@ use std::{
 };
 use tracing::{Span, debug_span};
 
-/// Transactions per unit of work: small enough that execution starts at once, big enough that
-/// claiming and sending cost nothing beside a recovery (tens of microseconds each).
-const BATCH_TRANSACTIONS: usize = 8;
+/// Transactions per unit of work: as many as are recovered side by side, few enough that execution
+/// starts at once, and enough that claiming and sending cost nothing beside a recovery (microseconds
+/// each).
+const BATCH_TRANSACTIONS: usize = LANES;
 
 /// A transaction that cannot be executed at all.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -99,14 +104,36 @@ impl Work {
     fn recover(&self, batch: usize) -> Vec<Item> {
         let start = batch * BATCH_TRANSACTIONS;
         let end = (start + BATCH_TRANSACTIONS).min(self.encoded.len());
-        (start..end)
-            .map(|index| recover(index, &self.encoded[index], self.rules))
-            .collect()
+        recover(start, &self.encoded[start..end], self.rules)
     }
 }
 
-/// Decodes one transaction and recovers its sender.
-pub(super) fn recover(index: usize, encoded: &[u8], rules: SignatureRules) -> Item {
+/// Decodes transactions, the first of which has this index in its block, and recovers their senders.
+fn recover(start: usize, encoded: &[Bytes], rules: SignatureRules) -> Vec<Item> {
+    let decoded = encoded.iter().zip(start..);
+    let decoded: Vec<_> = decoded
+        .map(|(encoded, index)| decode(index, encoded, rules))
+        .collect();
+    let signed: Vec<_> = decoded.iter().flatten().map(signed).collect();
+    let mut signers = ecrecover::signers(&signed).into_iter();
+    let items = decoded.into_iter().zip(start..).map(|(decoded, index)| {
+        let transaction = decoded?;
+        let signer = signers.next().flatten();
+        let is_high = transaction.signature().s() > SECP256K1N_HALF;
+        let signer = signer.filter(|_| !(rules.low_s && is_high));
+        match signer {
+            Some(signer) => Ok(Recovered::new_unchecked(transaction, signer)),
+            None => recover_by_library(index, transaction, rules),
+        }
+    });
+    items.collect()
+}
+
+fn decode(
+    index: usize,
+    encoded: &[u8],
+    rules: SignatureRules,
+) -> Result<TransactionSigned, SenderError> {
     let transaction =
         TransactionSigned::decode_2718_exact(encoded).map_err(|error| SenderError::Decode {
             index,
@@ -116,6 +143,21 @@ pub(super) fn recover(index: usize, encoded: &[u8], rules: SignatureRules) -> It
     if is_protected && !rules.protected {
         return Err(SenderError::Protected { index });
     }
+    Ok(transaction)
+}
+
+fn signed(transaction: &TransactionSigned) -> Signed {
+    let signature = transaction.signature();
+    Signed {
+        hash: transaction.signature_hash(),
+        r: signature.r(),
+        s: signature.s(),
+        is_y_odd: signature.v(),
+    }
+}
+
+/// The library's answer, and its refusal.
+fn recover_by_library(index: usize, transaction: TransactionSigned, rules: SignatureRules) -> Item {
     let sender = if rules.low_s {
         transaction.recover_signer()
     } else {
@@ -254,6 +296,12 @@ mod tests {
             .into()
     }
 
+    /// What comes of a transaction that has a batch to itself, which the library recovers.
+    fn alone(index: usize, raw: &Bytes, rules: SignatureRules) -> Item {
+        let mut items = recover(index, std::slice::from_ref(raw), rules);
+        items.remove(0)
+    }
+
     #[test]
     fn transactions_come_out_in_order_with_their_senders() {
         for count in [0, 1, BATCH_TRANSACTIONS, BATCH_TRANSACTIONS + 1, 100] {
@@ -261,7 +309,7 @@ mod tests {
             let expected: Vec<_> = encoded
                 .iter()
                 .enumerate()
-                .map(|(n, raw)| recover(n, raw, SignatureRules::LATEST).unwrap())
+                .map(|(n, raw)| alone(n, raw, SignatureRules::LATEST).unwrap())
                 .collect();
             let streamed: Result<Vec<_>, _> =
                 SenderStream::start(Arc::new(encoded), SignatureRules::LATEST).collect();
@@ -328,7 +376,7 @@ mod tests {
             low_s: true,
             ..frontier
         };
-        let accepts = |rules, raw: &Bytes| recover(0, raw, rules).is_ok();
+        let accepts = |rules, raw: &Bytes| alone(0, raw, rules).is_ok();
         for (rules, expected) in [
             (frontier, [true, true, false]),
             (homestead, [true, false, false]),
@@ -336,8 +384,13 @@ mod tests {
         ] {
             let found = [&unprotected, &high, &protected].map(|raw| accepts(rules, raw));
             assert_eq!(found, expected, "{rules:?}");
+            let batch = [&protected, &unprotected, &high].map(Bytes::clone);
+            for (raw, item) in batch.iter().zip(recover(0, &batch, rules)) {
+                let [found, expected] = [item, alone(0, raw, rules)].map(Result::ok);
+                assert_eq!(found, expected, "{rules:?}");
+            }
         }
-        let sender = |raw| recover(0, raw, frontier).unwrap().signer();
+        let sender = |raw| alone(0, raw, frontier).unwrap().signer();
         assert_eq!(sender(&high), sender(&unprotected));
     }
 }
