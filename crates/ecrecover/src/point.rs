@@ -78,28 +78,28 @@ impl Jacobian {
         }
     }
 
-    /// Twice the point: with M = 3X², U = 2Y² and S = XU, X' = M² - 4S, Y' = M(2S - X') - 2U², Z' = 2YZ.
+    /// Doubles the point: with M = 3X², U = 2Y² and S = XU, X' = M² - 4S, Y' = M(2S - X') - 2U², Z' = 2YZ.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
-    fn doubled(&self) -> Self {
+    fn double(&mut self) {
         let square = self.x.squared().sum();
         let m = square.plus(square.shifted::<1>()).carried(); // 3
         let u = self.y.squared().sum().shifted::<1>().carried(); // 2
         let s = self.x.times(&u).sum();
-        let x = m.squared().sum().minus::<5>(s.shifted::<2>()).carried(); // 6
-        let t = s.shifted::<1>().minus::<7>(x.sum()).carried(); // 9
+        self.z = self.y.times(&self.z).sum().shifted::<1>().carried(); // 2
+        self.x = m.squared().sum().minus::<5>(s.shifted::<2>()).carried(); // 6
+        let t = s.shifted::<1>().minus::<7>(self.x.sum()).carried(); // 9
         let uu = u.squared().sum().shifted::<1>();
-        let y = m.times(&t).sum().minus::<3>(uu).carried(); // 4
-        let z = self.y.times(&self.z).sum().shifted::<1>().carried(); // 2
-        Self { x, y, z }
+        self.y = m.times(&t).sum().minus::<3>(uu).carried(); // 4
     }
 
-    /// The sum with another point, or, in the lanes that `negative` has a bit for, the difference; and by
-    /// what Z is multiplied. `z` is that of this point, or what the other one's coordinates take for
-    /// it; the other's y holds up to 4 units.
+    /// Adds another point, or, in the lanes that `negative` has a bit for, takes it away; answers by what Z
+    /// was multiplied. `z` is that of this point, or what the other one's coordinates take for it. With
+    /// (x, y) for the other one, H = xz² - X, R = yz³ - Y and V = XH², X' = R² - H³ - 2V, Y' = R(V - X') - YH³,
+    /// Z' = ZH.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
-    fn plus(&self, other: &Affine, negative: __mmask8, z: &Element) -> (Self, Element) {
+    fn add(&mut self, other: &Affine, negative: __mmask8, z: &Element) -> Element {
         let zz = z.squared();
         let x = other.x.times(&zz).sum();
         let y = other.y.times(&zz.times(z)).sum();
@@ -111,15 +111,12 @@ impl Jacobian {
         let hhh = h.times(&hh);
         let v = self.x.times(&hh).sum();
         let both = hhh.sum().plus(v.shifted::<1>());
-        let x = r.squared().sum().minus::<4>(both).carried(); // 5
-        let t = v.minus::<6>(x.sum()).carried(); // 7
-        let y = r
-            .times(&t)
-            .sum()
-            .minus::<2>(self.y.times(&hhh).sum())
-            .carried(); // 3
-        let z = self.z.times(&h);
-        (Self { x, y, z }, h)
+        self.z = self.z.times(&h);
+        self.x = r.squared().sum().minus::<4>(both).carried(); // 5
+        let t = v.minus::<6>(self.x.sum()).carried(); // 7
+        let below = self.y.times(&hhh).sum();
+        self.y = r.times(&t).sum().minus::<2>(below).carried(); // 3
+        h
     }
 }
 
@@ -231,7 +228,8 @@ fn sum([x, y]: [U256; 2], [other_x, other_y]: [U256; 2]) -> [U256; 2] {
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn multiples_of(point: &Affine) -> (Multiples<LANES>, Element) {
     let one = Element::splat(&U256::ONE);
-    let twice = Jacobian::of(point).doubled();
+    let mut twice = Jacobian::of(point);
+    twice.double();
     let zz = twice.z.squared();
     let first = Affine {
         x: point.x.times(&zz),
@@ -241,12 +239,12 @@ fn multiples_of(point: &Affine) -> (Multiples<LANES>, Element) {
         x: twice.x,
         y: twice.y,
     };
-    let mut steps = vec![(Jacobian::of(&first), one)];
-    let mut last = steps[0].0;
+    let mut last = Jacobian::of(&first);
+    let mut steps = vec![(last, one)];
     for _ in 1..DigitsOfR::ENTRIES {
-        let (next, h) = last.plus(&step, 0, &last.z);
-        steps.push((next, h));
-        last = next;
+        let z = last.z;
+        let h = last.add(&step, 0, &z);
+        steps.push((last, h));
     }
     let beta = Element::splat(&BETA);
     let mut multiples = Multiples::new(DigitsOfR::ENTRIES);
@@ -281,19 +279,20 @@ pub(crate) fn combined(r: &Affine, factors: &[Factors; LANES]) -> Jacobian {
             let digit = by_r[half].get(at);
             // The sum begins with the first of the highest digits.
             if half == 1 || at != highest {
-                (sum, _) = sum.plus(&of_r.get(digit, half == 1), digit.negative, &sum.z);
+                let z = sum.z;
+                sum.add(&of_r.get(digit, half == 1), digit.negative, &z);
             }
         }
         if at % DIGITS_APART == 0 {
             for half in [0, 1] {
                 let digit = by_generator[half].get(at / DIGITS_APART);
                 let z = sum.z.times(&z);
-                (sum, _) = sum.plus(&of_generator.get(digit, half == 1), digit.negative, &z);
+                sum.add(&of_generator.get(digit, half == 1), digit.negative, &z);
             }
         }
         if at > 0 {
             for _ in 0..BITS_OF_R {
-                sum = sum.doubled();
+                sum.double();
             }
         }
     }
