@@ -5,6 +5,11 @@
 use clap::Parser as _;
 use engine_bench::cli::{Cli, run};
 use std::{ffi::OsString, process::ExitCode};
+use tikv_jemallocator::Jemalloc;
+
+/// That of the program `bench-reth`, since the engine is in this one too.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// First words that mean the engine. `init` alone is the harness's verb; the engine's own is
 /// behind `bench-reth`.
