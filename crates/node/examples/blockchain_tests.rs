@@ -11,7 +11,7 @@ use eyre::{Context as _, Result, bail, ensure, eyre};
 use node::{
     chainspec::ChainSpec,
     commands::{datadir::Datadir, genesis},
-    engine::{self, EngineConfig, EngineHandle, StateReader},
+    engine::{self, EngineConfig, EngineHandle, SenderRecovery, StateReader},
     primitives::Block,
 };
 use serde::Deserialize;
@@ -215,6 +215,7 @@ fn engine_config() -> EngineConfig {
             kept_bytes: 1 << 20,
         },
         check_state_root: true,
+        sender_recovery: SenderRecovery::default(),
         injected_slowdown: 0.0,
         skip_invalid_transactions: false,
     }

@@ -307,6 +307,10 @@ pub struct EngineArgs {
     /// Compare every state root with the serial reference (slow)
     #[arg(long = "bench.check-state-root")]
     pub check_state_root: bool,
+    /// Recover senders one by one with libsecp256k1, as reth does; else several side by side where the
+    /// processor can (AVX-512 IFMA)
+    #[arg(long = "bench.senders-one-by-one")]
+    pub senders_one_by_one: bool,
     /// Test of a benchmark: take this much longer for every payload, in percent of its own time
     #[arg(
         long = "bench.inject-slowdown",

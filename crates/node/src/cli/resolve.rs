@@ -16,7 +16,7 @@ use crate::{
         node::{AuthAddress, NodeConfig},
         unwind::UnwindConfig,
     },
-    engine::EngineConfig,
+    engine::{EngineConfig, SenderRecovery},
     rpc::{Limits, MethodOptions, PublicServerConfig, Sites},
 };
 use alloy_primitives::U256;
@@ -198,6 +198,11 @@ fn engine(args: &EngineArgs) -> eyre::Result<EngineConfig> {
             kept_bytes: args.root_arena_mb.saturating_mul(MIB as usize),
         },
         check_state_root: args.check_state_root,
+        sender_recovery: if args.senders_one_by_one {
+            SenderRecovery::OneByOne
+        } else {
+            SenderRecovery::SideBySide
+        },
         injected_slowdown: args.inject_slowdown,
         skip_invalid_transactions: false,
         gas_limit_target: 0,

@@ -9,7 +9,7 @@ use super::{
     execute::{BlockRun, ExecuteError, Executed, Rewarded, open_state},
     reader::{ChainReader, ReadError, Shared},
     root::{account_changes, root_after},
-    senders::{SenderError, SenderStream, SignatureRules},
+    senders::{SenderError, SenderRecovery, SenderStream, SignatureRules},
     tree::ParentState,
     validate::{self, MAX_BLOCK_BYTES, ReceiptSummary},
 };
@@ -389,8 +389,12 @@ impl Packing {
 
     fn pack(&mut self, run: &mut BlockRun<'_>, encoded: Vec<Bytes>) -> Result<(), BuildError> {
         let encoded = Arc::new(encoded);
-        for (index, transaction) in
-            SenderStream::start(encoded.clone(), SignatureRules::LATEST).enumerate()
+        for (index, transaction) in SenderStream::start(
+            encoded.clone(),
+            SignatureRules::LATEST,
+            SenderRecovery::default(),
+        )
+        .enumerate()
         {
             let transaction = match transaction {
                 Ok(transaction) => transaction,

@@ -300,8 +300,9 @@ impl Engine {
         if era == Era::ProofOfWork {
             era::check_ommers(&self.reader(), &payload.ommers, &parent.tip)??;
         }
+        let encoded = payload.transactions.clone();
         let signatures = SignatureRules::at(chain, payload.header.number);
-        let senders = SenderStream::start(payload.transactions.clone(), signatures);
+        let senders = SenderStream::start(encoded, signatures, self.config.sender_recovery);
         let encoded = payload.transactions.clone();
         let transactions_root = beside("transactions_root", move || {
             ordered_trie_root_encoded(&encoded)

@@ -54,6 +54,7 @@ use persistence::{Markers, Persistence, Saved};
 pub use proof::ProofError;
 pub use reader::{ChainReader, ReadError, StateReader};
 use reader::{Shared, stored_tip};
+pub use senders::SenderRecovery;
 use serve::PayloadRequest;
 use state_cache::StateCache;
 use state_db::{DbError, DbView, HeldWriter, OverlaySource, StateDb, UnwindError};
@@ -82,6 +83,8 @@ pub struct EngineConfig {
     pub root: RootConfig,
     /// Compare every parallel root with the serial reference.
     pub check_state_root: bool,
+    /// How the senders of a payload's transactions are recovered.
+    pub sender_recovery: SenderRecovery,
     /// For tests of the harness: part of its own time that every payload takes longer; 0 is none.
     pub injected_slowdown: f64,
     /// When building: leave out transactions that cannot be included, and their sender's later

@@ -82,12 +82,23 @@ impl SignatureRules {
     }
 }
 
+/// How senders are recovered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SenderRecovery {
+    /// Several side by side, where the processor can.
+    #[default]
+    SideBySide,
+    /// One after another, by the library that reth uses.
+    OneByOne,
+}
+
 type Item = Result<Recovered<TransactionSigned>, SenderError>;
 
 /// What workers and consumer share.
 struct Work {
     encoded: Arc<Vec<Bytes>>,
     rules: SignatureRules,
+    recovery: SenderRecovery,
     next_batch: AtomicUsize,
 }
 
@@ -104,18 +115,29 @@ impl Work {
     fn recover(&self, batch: usize) -> Vec<Item> {
         let start = batch * BATCH_TRANSACTIONS;
         let end = (start + BATCH_TRANSACTIONS).min(self.encoded.len());
-        recover(start, &self.encoded[start..end], self.rules)
+        recover(start, &self.encoded[start..end], self.rules, self.recovery)
     }
 }
 
 /// Decodes transactions, the first of which has this index in its block, and recovers their senders.
-fn recover(start: usize, encoded: &[Bytes], rules: SignatureRules) -> Vec<Item> {
+fn recover(
+    start: usize,
+    encoded: &[Bytes],
+    rules: SignatureRules,
+    recovery: SenderRecovery,
+) -> Vec<Item> {
     let decoded = encoded.iter().zip(start..);
     let decoded: Vec<_> = decoded
         .map(|(encoded, index)| decode(index, encoded, rules))
         .collect();
-    let signed: Vec<_> = decoded.iter().flatten().map(signed).collect();
-    let mut signers = ecrecover::signers(&signed).into_iter();
+    let mut signers = match recovery {
+        SenderRecovery::SideBySide => {
+            let signed: Vec<_> = decoded.iter().flatten().map(signed).collect();
+            ecrecover::signers(&signed)
+        }
+        SenderRecovery::OneByOne => Vec::new(),
+    }
+    .into_iter();
     let items = decoded.into_iter().zip(start..).map(|(decoded, index)| {
         let transaction = decoded?;
         let signer = signers.next().flatten();
@@ -179,10 +201,15 @@ pub(super) struct SenderStream {
 
 impl SenderStream {
     /// Starts recovering `encoded` beside the caller.
-    pub(super) fn start(encoded: Arc<Vec<Bytes>>, rules: SignatureRules) -> Self {
+    pub(super) fn start(
+        encoded: Arc<Vec<Bytes>>,
+        rules: SignatureRules,
+        recovery: SenderRecovery,
+    ) -> Self {
         let work = Arc::new(Work {
             encoded,
             rules,
+            recovery,
             next_batch: AtomicUsize::new(0),
         });
         let (sender, done) = crossbeam_channel::unbounded();
@@ -273,7 +300,7 @@ fn work_off(work: &Work, done: &Sender<(usize, Vec<Item>)>) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{SenderRecovery::*, *};
     use alloy_consensus::{SignableTransaction, TxLegacy, crypto::secp256k1};
     use alloy_eips::eip2718::Encodable2718;
     use alloy_primitives::B256;
@@ -296,9 +323,13 @@ mod tests {
             .into()
     }
 
-    /// What comes of a transaction that has a batch to itself, which the library recovers.
+    fn stream(encoded: Vec<Bytes>) -> SenderStream {
+        SenderStream::start(Arc::new(encoded), SignatureRules::LATEST, SideBySide)
+    }
+
+    /// What the library says of a transaction.
     fn alone(index: usize, raw: &Bytes, rules: SignatureRules) -> Item {
-        let mut items = recover(index, std::slice::from_ref(raw), rules);
+        let mut items = recover(index, std::slice::from_ref(raw), rules, OneByOne);
         items.remove(0)
     }
 
@@ -311,8 +342,7 @@ mod tests {
                 .enumerate()
                 .map(|(n, raw)| alone(n, raw, SignatureRules::LATEST).unwrap())
                 .collect();
-            let streamed: Result<Vec<_>, _> =
-                SenderStream::start(Arc::new(encoded), SignatureRules::LATEST).collect();
+            let streamed: Result<Vec<_>, _> = stream(encoded).collect();
             assert_eq!(streamed.unwrap(), expected, "{count} transactions");
         }
     }
@@ -325,6 +355,7 @@ mod tests {
         let work = Work {
             encoded: Arc::new(encoded),
             rules: SignatureRules::LATEST,
+            recovery: OneByOne,
             next_batch: AtomicUsize::new(usize::MAX / 2),
         };
         let (sender, done) = crossbeam_channel::unbounded();
@@ -339,8 +370,7 @@ mod tests {
     fn a_bad_transaction_fails_at_its_place() {
         let mut encoded: Vec<_> = (0..20).map(signed).collect();
         encoded[13] = Bytes::from_static(b"\x02nonsense");
-        let items: Vec<_> =
-            SenderStream::start(Arc::new(encoded), SignatureRules::LATEST).collect();
+        let items: Vec<_> = stream(encoded).collect();
         assert_eq!(items.len(), 20);
         for (index, item) in items.iter().enumerate() {
             let failed_here = matches!(item, Err(SenderError::Decode { index: 13, .. }));
@@ -385,7 +415,7 @@ mod tests {
             let found = [&unprotected, &high, &protected].map(|raw| accepts(rules, raw));
             assert_eq!(found, expected, "{rules:?}");
             let batch = [&protected, &unprotected, &high].map(Bytes::clone);
-            for (raw, item) in batch.iter().zip(recover(0, &batch, rules)) {
+            for (raw, item) in batch.iter().zip(recover(0, &batch, rules, SideBySide)) {
                 let [found, expected] = [item, alone(0, raw, rules)].map(Result::ok);
                 assert_eq!(found, expected, "{rules:?}");
             }

@@ -15,7 +15,9 @@ use alloy_rpc_types_engine::{
 };
 use node::{
     chainspec::ChainSpec,
-    engine::{self, BuildError, BuildRequest, BuiltPayload, EngineConfig, EngineHandle},
+    engine::{
+        self, BuildError, BuildRequest, BuiltPayload, EngineConfig, EngineHandle, SenderRecovery,
+    },
     primitives::{Block, TransactionSigned},
 };
 use state_db::{LoadItem, Loader, OpenOptions, StateDb, StoredBlock};
@@ -163,6 +165,7 @@ pub(crate) fn config() -> EngineConfig {
             kept_bytes: 1 << 20,
         },
         check_state_root: true,
+        sender_recovery: SenderRecovery::default(),
         injected_slowdown: 0.0,
         skip_invalid_transactions: false,
         gas_limit_target: 30_000_000,
