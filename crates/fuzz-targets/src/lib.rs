@@ -26,6 +26,7 @@ pub const TARGETS: &[Target] = &[
     ("rpc_answer", wire::rpc_answer),
     ("rpc_request", rpc::rpc_request),
     ("samples", files::samples),
+    ("signers", wire::signers),
     ("state_root", wire::state_root),
     ("sweep_values", files::sweep_values),
     ("table_row", wire::table_row),

@@ -1,12 +1,18 @@
 //! What comes over the wire or out of the database: JSON, RLP, tokens, rows, and changes of state.
 
 use alloy_eips::eip2718::{Decodable2718, Encodable2718};
+use alloy_primitives::{Address, B256, U256, keccak256};
 use alloy_rpc_types_engine::{
     ExecutionData, ExecutionPayload, ForkchoiceState, ForkchoiceUpdated, PayloadAttributes,
     PayloadStatus,
 };
+use ecrecover::Signed;
 use engine_api::jwt::JwtSecret;
 use node::primitives::{TransactionSigned, decode_block};
+use secp256k1::{
+    Message, Secp256k1,
+    ecdsa::{RecoverableSignature, RecoveryId},
+};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use state_db::{Table, rows};
@@ -117,6 +123,40 @@ pub(crate) fn table_row(bytes: &[u8]) {
             "{table:?}: what was decoded does not encode to a row of its own"
         );
     }
+}
+
+/// Whoever is found to have signed a message is whom libsecp256k1 finds. A signature is 97 bytes.
+pub(crate) fn signers(bytes: &[u8]) {
+    let (signatures, _) = bytes.as_chunks::<97>();
+    let signed: Vec<_> = signatures.iter().map(signed).collect();
+    for (signed, found) in signed.iter().zip(ecrecover::signers(&signed)) {
+        assert!(found.is_none() || found == signer(signed), "{signed:?}");
+    }
+}
+
+fn signed(bytes: &[u8; 97]) -> Signed {
+    let word = |at: usize| U256::from_be_slice(&bytes[32 * at..32 * at + 32]);
+    Signed {
+        hash: B256::from(word(0)),
+        r: word(1),
+        s: word(2),
+        is_y_odd: bytes[96] & 1 == 1,
+    }
+}
+
+/// The library's answer.
+fn signer(signed: &Signed) -> Option<Address> {
+    let compact = [signed.r, signed.s].map(|number| number.to_be_bytes::<32>());
+    let id = if signed.is_y_odd {
+        RecoveryId::One
+    } else {
+        RecoveryId::Zero
+    };
+    let signature = RecoverableSignature::from_compact(compact.as_flattened(), id).ok()?;
+    let message = Message::from_digest(signed.hash.0);
+    let key = Secp256k1::verification_only().recover_ecdsa(message, &signature);
+    let hash = keccak256(&key.ok()?.serialize_uncompressed()[1..]);
+    Some(Address::from_word(hash))
 }
 
 /// A script of blocks: every way of computing the root agrees.

@@ -33,6 +33,7 @@ const ALLOWED_EDGES: &[(&str, &[&str])] = &[
     (
         "fuzz-targets",
         &[
+            "ecrecover",
             "engine-api",
             "engine-bench",
             "node",
