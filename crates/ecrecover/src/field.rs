@@ -344,7 +344,7 @@ mod tests {
         proptest::array::uniform8(number())
     }
 
-    /// Runs `on_lanes` where there are any.
+    /// Runs the test where there are lanes.
     fn with_lanes(
         test: unsafe fn([U256; LANES], [U256; LANES]),
         a: [U256; LANES],
@@ -376,7 +376,7 @@ mod tests {
             a[n].add_mod(b[n], MODULUS)
         });
         assert_is(x.sum().minus::<2>(y.sum()).carried(), |n| less(a[n], b[n]));
-        let fourteen = x
+        let difference = x
             .sum()
             .shifted::<3>()
             .minus::<5>(y.sum().shifted::<2>())
@@ -385,8 +385,8 @@ mod tests {
             let four = b[n].mul_mod(U256::from(4), MODULUS);
             less(a[n].mul_mod(U256::from(8), MODULUS), four)
         };
-        assert_is(fourteen, expected);
-        assert_is(fourteen.squared(), |n| {
+        assert_is(difference, expected);
+        assert_is(difference.squared(), |n| {
             expected(n).mul_mod(expected(n), MODULUS)
         });
         let either = x.sum().where_set(0b1010_0110, y.sum()).carried();

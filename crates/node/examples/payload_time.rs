@@ -7,10 +7,7 @@ mod support;
 
 use alloy_genesis::Genesis;
 use alloy_primitives::{Address, B256, Bytes, U256};
-use node::{
-    chainspec::ChainSpec,
-    engine::{EngineConfig, SenderRecovery},
-};
+use node::{chainspec::ChainSpec, engine::EngineConfig};
 use state_db::{LoadItem, Loader, StateDb, StoredBlock};
 use std::{num::NonZeroUsize, sync::Arc};
 use support::{Fork, Net, STORE, address_of, config, genesis, store, transfer};
@@ -64,7 +61,6 @@ fn start() -> Net {
     let mut config = EngineConfig {
         gas_limit_target: 60_000_000,
         check_state_root: false,
-        sender_recovery: SenderRecovery::default(),
         injected_slowdown: 0.0,
         ..config()
     };
