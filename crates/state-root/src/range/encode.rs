@@ -1,41 +1,58 @@
 //! Encoding what has changed, level by level, so that many nodes are hashed at once.
 //!
-//! Changed nodes are taken out of their parents and sorted by their height: how many changed levels
-//! are below. Those of one height do not depend on each other: they are written one after another,
-//! hashed together and put back into their parents, which then are next. Storage tries come before
-//! the account trie that names their roots.
+//! Changed nodes are collected with their height: how many changed levels are below. Those of one
+//! height do not depend on each other: they are written one after another, hashed together, and their
+//! parents, which come next, are told. Nothing is moved. Storage tries come before the account trie
+//! that names their roots.
 
 use super::{
+    branch::Head,
     found::{Found, NodeChanges, StorageChanges},
     kind::Kind,
-    node::{AccountContent, Branch, Node, Slot},
+    node::{BoxedAccount, Node, Slot},
 };
 use crate::{
     keccak::Inputs,
     nibbles::path,
-    sparse::{BranchEncoder, ChildRef, Encoded, NodeUpdate, Scratch},
+    sparse::{ChildRef, Encoded, NodeUpdate, Scratch},
     stored::{Masks, StoredBranch},
 };
 use alloy_primitives::{B256, U256};
 use alloy_trie::Nibbles;
 use std::{mem::take, sync::Arc};
 
-/// A changed node out of its place.
-struct Item<K> {
-    slot: Slot<K>,
+/// A changed node.
+struct Item<'t, K> {
+    node: ItemNode<'t, K>,
     /// Where it begins, in nibbles.
     start: usize,
-    /// Its parent's item and its place among the children there, if the parent is an item.
-    parent: Option<(usize, usize)>,
+    parent: Parent,
     /// Which of the tries it is of.
     trie: usize,
 }
 
+/// What of a node its encoding takes. Its children, if it has any, are items of their own.
+enum ItemNode<'t, K> {
+    Leaf(&'t B256, &'t mut K),
+    Branch(&'t mut Head, &'t mut [B256]),
+}
+
+/// Who is told a node's encoding.
+#[derive(Debug, Clone, Copy)]
+enum Parent {
+    /// The slot of a subtree's root.
+    Root(usize),
+    /// The item of a branch, of which it is the child at a nibble.
+    Branch(usize, usize),
+}
+
 /// Changed nodes of one kind of trie.
-pub(super) struct Changed<K> {
-    items: Vec<Item<K>>,
+struct Changed<'t, K> {
+    items: Vec<Item<'t, K>>,
     /// Items by height.
     heights: Vec<Vec<usize>>,
+    /// Encodings of the subtrees' roots.
+    roots: Vec<&'t mut Option<Encoded>>,
     stored: Stored,
 }
 
@@ -58,22 +75,21 @@ struct StoredChange {
 
 impl Stored {
     /// Notes a branch whose encoding is complete. Whether it is stored.
-    fn note<K>(&mut self, trie: usize, branch: &mut Branch<K>, encoder: &BranchEncoder) -> bool {
-        let masks = encoder.masks(branch.depth);
+    fn note(&mut self, trie: usize, head: &mut Head, refs: &[B256]) -> bool {
+        let masks = head.masks();
         let is_stored = masks.is_some();
-        if is_stored || branch.stored {
+        if is_stored || head.stored {
             let start = self.hashes.len() as u32;
-            let children = branch.children().iter().flat_map(|child| &child.encoded);
-            let hashed = children.filter(|child| is_stored && child.hashed_branch);
-            self.hashes
-                .extend(hashed.filter_map(|child| child.rlp.hash()));
+            if is_stored {
+                self.hashes.extend(head.hashes(refs));
+            }
             self.changes.push(StoredChange {
                 trie,
-                path: path(&branch.key, branch.depth),
+                path: path(&head.key, head.depth()),
                 branch: masks.map(|masks| (masks, start)),
             });
         }
-        branch.stored = is_stored;
+        head.stored = is_stored;
         is_stored
     }
 
@@ -89,56 +105,52 @@ impl Stored {
     }
 }
 
-/// An encoding that waits for its hash.
-struct Pending {
-    item: usize,
-    /// Of a branch: whether it is stored.
-    stored: bool,
-    is_branch: bool,
-}
-
-impl<K: Kind> Changed<K> {
+impl<'t, K: Kind> Changed<'t, K> {
     fn new() -> Self {
         Self {
             items: Vec::new(),
             heights: Vec::new(),
+            roots: Vec::new(),
             stored: Stored::default(),
         }
     }
 
-    /// Takes a subtree whose root has changed, and answers with the item of that root.
-    fn add(&mut self, slot: &mut Slot<K>, start: usize, trie: usize) -> usize {
-        let item = self.items.len();
-        self.take(Item {
-            slot: take(slot),
-            start,
-            parent: None,
-            trie,
-        });
-        item
+    /// Takes in a subtree whose root has changed.
+    fn add(&mut self, slot: &'t mut Slot<K>, start: usize, trie: usize) {
+        let parent = Parent::Root(self.roots.len());
+        self.roots.push(&mut slot.encoded);
+        self.collect(&mut slot.node, start, parent, trie);
     }
 
-    /// Takes a node with everything changed below it; answers how high it is.
-    fn take(&mut self, item: Item<K>) -> usize {
-        let (index, trie) = (self.items.len(), item.trie);
-        self.items.push(item);
+    /// Takes in a node with everything changed below it; answers how high it is.
+    fn collect(
+        &mut self,
+        node: &'t mut Node<K>,
+        start: usize,
+        parent: Parent,
+        trie: usize,
+    ) -> usize {
+        let index = self.items.len();
+        let mut item = |node| {
+            self.items.push(Item {
+                node,
+                start,
+                parent,
+                trie,
+            });
+        };
         let mut height = 0;
-        for place in 0.. {
-            let Node::Branch(branch) = &mut self.items[index].slot.node else {
-                break;
-            };
-            let start = branch.depth + 1;
-            let Some(child) = branch.children_mut().get_mut(place) else {
-                break;
-            };
-            if child.is_changed() {
-                let child = Item {
-                    slot: take(child),
-                    start,
-                    parent: Some((index, place)),
-                    trie,
-                };
-                height = height.max(1 + self.take(child));
+        match node {
+            Node::None => return 0,
+            Node::Leaf(leaf) => item(ItemNode::Leaf(&leaf.key, &mut leaf.content)),
+            Node::Branch(branch) => {
+                let (start, children) = (branch.head.depth() + 1, &mut branch.nodes);
+                let stale = branch.head.stale(children);
+                item(ItemNode::Branch(&mut branch.head, &mut branch.refs));
+                for (nibble, child) in stale {
+                    let parent = Parent::Branch(index, nibble);
+                    height = height.max(1 + self.collect(child, start, parent, trie));
+                }
             }
         }
         if self.heights.len() <= height {
@@ -148,103 +160,70 @@ impl<K: Kind> Changed<K> {
         height
     }
 
-    /// Encodes all that was taken.
+    /// Encodes all that was taken in.
     fn encode(&mut self, scratch: &mut Scratch) {
         let mut inputs = Inputs::default();
         let mut pending = Vec::new();
         for level in take(&mut self.heights) {
             inputs.clear();
-            for &index in &level {
-                let written = self.items[index].write(scratch, &mut inputs, &mut self.stored);
-                if let Some((stored, is_branch)) = written {
+            for index in level {
+                let stored = self.items[index].write(scratch, &mut inputs, &mut self.stored);
+                if inputs.open().len() < B256::len_bytes() {
+                    // So short that it needs no hash.
+                    let rlp = ChildRef::to_node(inputs.open());
+                    inputs.discard_open();
+                    self.set(index, rlp, stored, scratch);
+                } else {
                     inputs.end();
-                    pending.push(Pending {
-                        item: index,
-                        stored,
-                        is_branch,
-                    });
+                    pending.push((index, stored));
                 }
             }
-            for (pending, hash) in pending.drain(..).zip(inputs.hashes()) {
-                let item = &mut self.items[pending.item];
-                item.set(ChildRef::to_hash(&hash), &pending, scratch);
-            }
-            for index in level {
-                self.put_back(index);
+            for ((index, stored), hash) in pending.drain(..).zip(inputs.hashes()) {
+                self.set(index, ChildRef::to_hash(&hash), stored, scratch);
             }
         }
     }
 
-    fn put_back(&mut self, index: usize) {
-        let Some((parent, place)) = self.items[index].parent else {
-            return;
+    /// Tells a node's parent how to refer to it, behind an extension where it begins further up.
+    fn set(&mut self, index: usize, rlp: ChildRef, stored: bool, scratch: &mut Scratch) {
+        let item = &self.items[index];
+        let encoded = match &item.node {
+            ItemNode::Branch(head, _) if head.depth() > item.start => Encoded {
+                rlp: scratch.extension(&head.key, item.start, head.depth(), &rlp),
+                hashed_branch: false,
+                stored,
+            },
+            node => Encoded {
+                hashed_branch: matches!(node, ItemNode::Branch(..)) && rlp.is_hash(),
+                stored,
+                rlp,
+            },
         };
-        let slot = take(&mut self.items[index].slot);
-        if let Node::Branch(branch) = &mut self.items[parent].slot.node
-            && let Some(child) = branch.children_mut().get_mut(place)
-        {
-            *child = slot;
+        match item.parent {
+            Parent::Root(root) => *self.roots[root] = Some(encoded),
+            Parent::Branch(parent, nibble) => {
+                if let ItemNode::Branch(head, refs) = &mut self.items[parent].node {
+                    head.refer(refs, nibble, &encoded);
+                }
+            }
         }
     }
 }
 
-impl<K: Kind> Item<K> {
-    /// Appends the node's encoding. `None` when it is so short that it needs no hash, and is set;
-    /// else whether the database stores the node, and whether it is a branch.
-    fn write(
-        &mut self,
-        scratch: &mut Scratch,
-        inputs: &mut Inputs,
-        changes: &mut Stored,
-    ) -> Option<(bool, bool)> {
-        let (stored, is_branch) = match &mut self.slot.node {
-            Node::None => return None,
-            Node::Leaf(leaf) => {
-                let bytes = inputs.bytes();
-                leaf.content.write(&leaf.key, self.start, scratch, bytes);
-                (false, false)
+impl<K: Kind> Item<'_, K> {
+    /// Appends the node's encoding. Whether the database stores the node.
+    fn write(&mut self, scratch: &mut Scratch, inputs: &mut Inputs, stored: &mut Stored) -> bool {
+        let out = inputs.bytes();
+        match &mut self.node {
+            ItemNode::Leaf(key, content) => {
+                content.write(key, self.start, scratch, out);
+                false
             }
-            Node::Branch(branch) => {
-                let mut encoder = BranchEncoder::new();
-                for (nibble, child) in branch.nibbles().zip(branch.children()) {
-                    if let Some(child) = &child.encoded {
-                        encoder.push(nibble, child);
-                    }
-                }
-                inputs.bytes().extend_from_slice(encoder.rlp());
-                (changes.note(self.trie, branch, &encoder), true)
+            ItemNode::Branch(head, refs) => {
+                head.write(refs, out);
+                stored.note(self.trie, head, refs)
             }
-        };
-        let rlp = inputs.open();
-        if rlp.len() < 32 {
-            let rlp = ChildRef::to_node(rlp);
-            inputs.discard_open();
-            let short = Pending {
-                item: 0,
-                stored,
-                is_branch,
-            };
-            self.set(rlp, &short, scratch);
-            return None;
         }
-        Some((stored, is_branch))
-    }
-
-    /// Keeps the reference to the node, behind an extension where it begins further up.
-    fn set(&mut self, rlp: ChildRef, pending: &Pending, scratch: &mut Scratch) {
-        let (stored, is_branch) = (pending.stored, pending.is_branch);
-        self.slot.encoded = Some(match &self.slot.node {
-            Node::Branch(branch) if branch.depth > self.start => Encoded {
-                rlp: scratch.extension(&branch.key, self.start, branch.depth, &rlp),
-                hashed_branch: false,
-                stored,
-            },
-            _ => Encoded {
-                hashed_branch: is_branch && rlp.is_hash(),
-                stored,
-                rlp,
-            },
-        });
     }
 }
 
@@ -254,76 +233,75 @@ pub(super) fn encode_slots<'s>(
     start: usize,
     found: &mut Found,
 ) {
-    encode_taken(slots, start, found, |_, _| ());
+    encode_changed(slots, start, found, |_, _| ());
 }
 
 /// Encodes slots of the account trie, which all begin at nibble `start`, and before them what has
 /// changed in the storage tries below.
 pub(super) fn encode_accounts<'s>(
-    slots: impl Iterator<Item = &'s mut Slot<AccountContent>>,
+    slots: impl Iterator<Item = &'s mut Slot<BoxedAccount>>,
     start: usize,
     found: &mut Found,
 ) {
-    encode_taken(slots, start, found, encode_storages);
+    encode_changed(slots, start, found, encode_storages);
 }
 
-fn encode_taken<'s, K: Kind>(
+fn encode_changed<'s, K: Kind>(
     slots: impl Iterator<Item = &'s mut Slot<K>>,
     start: usize,
     found: &mut Found,
-    first: impl FnOnce(&mut Changed<K>, &mut Found),
+    first: impl FnOnce(&mut Changed<'s, K>, &mut Found),
 ) {
     let mut changed = Changed::new();
-    let mut places = Vec::new();
     for slot in slots.filter(|slot| slot.is_changed()) {
-        let item = changed.add(slot, start, 0);
-        places.push((slot, item));
+        changed.add(slot, start, 0);
     }
-    if places.is_empty() {
+    if changed.items.is_empty() {
         return;
     }
     first(&mut changed, found);
     found.count_hashed(changed.items.len());
     changed.encode(&mut found.scratch);
-    take(&mut changed.stored).into_updates(|_, update| found.nodes.updates.push(update));
-    for (slot, item) in places {
-        *slot = take(&mut changed.items[item].slot);
-    }
+    let updates = &mut found.nodes.updates;
+    changed
+        .stored
+        .into_updates(|_, update| updates.push(update));
 }
 
 /// Encodes the storage tries of changed accounts, all of them together.
-fn encode_storages(accounts: &mut Changed<AccountContent>, found: &mut Found) {
+fn encode_storages(accounts: &mut Changed<'_, BoxedAccount>, found: &mut Found) {
     let mut changed = Changed::new();
-    let mut places = Vec::new();
-    for (owner, account) in accounts.items.iter_mut().enumerate() {
-        if let Node::Leaf(leaf) = &mut account.slot.node
-            && leaf.content.storage.is_changed()
+    let mut owners = Vec::new();
+    for account in &mut accounts.items {
+        if let ItemNode::Leaf(address, content) = &mut account.node
+            && let Some(storage) = &mut content.storage
+            && storage.is_changed()
         {
-            let item = changed.add(&mut leaf.content.storage, 0, places.len());
-            places.push((owner, item));
+            changed.add(storage, 0, owners.len());
+            owners.push(**address);
         }
     }
     found.count_hashed(changed.items.len());
     changed.encode(&mut found.scratch);
-    let mut updates: Vec<_> = places.iter().map(|_| Vec::new()).collect();
-    take(&mut changed.stored).into_updates(|trie, update| updates[trie].push(update));
-    for ((owner, item), updates) in places.into_iter().zip(updates) {
-        let Node::Leaf(leaf) = &mut accounts.items[owner].slot.node else {
-            continue;
-        };
-        leaf.content.storage = take(&mut changed.items[item].slot);
+    let mut updates: Vec<_> = owners.iter().map(|_| Vec::new()).collect();
+    changed
+        .stored
+        .into_updates(|trie, update| updates[trie].push(update));
+    for (address, updates) in owners.into_iter().zip(updates) {
         if !updates.is_empty() {
             let removed = Vec::new();
             found.storages.push(StorageChanges {
-                address: leaf.key,
+                address,
                 wiped: false,
                 nodes: NodeChanges { updates, removed },
             });
         }
     }
     for account in &mut accounts.items {
-        if let Node::Leaf(leaf) = &mut account.slot.node {
-            leaf.content.account.storage_root = leaf.content.storage.root_hash();
+        if let ItemNode::Leaf(_, content) = &mut account.node
+            && let Some(storage) = &content.storage
+        {
+            content.account.storage_root = storage.root_hash();
         }
     }
 }

@@ -9,7 +9,10 @@
 //! through which no block went for longest, and of a block's own the deepest. A stub remains in
 //! their place.
 
-use super::node::{AccountContent, Branch, Content, Node, Slot};
+use super::{
+    branch::Branch,
+    node::{BoxedAccount, Content, Node, Slot},
+};
 use alloy_primitives::{B256, U256};
 use std::{
     cmp::Reverse,
@@ -33,12 +36,12 @@ pub(super) struct Kept {
 #[derive(Debug)]
 struct KeptTrie {
     root: B256,
-    trie: Slot<AccountContent>,
+    trie: Slot<BoxedAccount>,
 }
 
 impl Kept {
     /// Takes the trie of this root, as far as it is known, and numbers the block that does.
-    pub(super) fn take(&mut self, root: B256) -> (Slot<AccountContent>, u64) {
+    pub(super) fn take(&mut self, root: B256) -> (Slot<BoxedAccount>, u64) {
         self.epoch += 1;
         let known = self.tries.iter().position(|kept| kept.root == root);
         let known = known.and_then(|index| self.tries.remove(index));
@@ -47,19 +50,19 @@ impl Kept {
     }
 
     /// Keeps a trie whose nodes are all encoded.
-    pub(super) fn keep(&mut self, root: B256, trie: Slot<AccountContent>) {
+    pub(super) fn keep(&mut self, root: B256, trie: Slot<BoxedAccount>) {
         self.tries.retain(|kept| kept.root != root);
         self.tries.push_back(KeptTrie { root, trie });
     }
 
     /// Memory of everything that is kept.
     pub(super) fn bytes(&self) -> usize {
-        self.tries.iter().map(|kept| kept.trie.bytes()).sum()
+        self.tries.iter().map(|kept| kept.trie.node.bytes()).sum()
     }
 
     /// The tries, oldest first.
     #[cfg(test)]
-    pub(super) fn tries(&self) -> impl Iterator<Item = &Slot<AccountContent>> {
+    pub(super) fn tries(&self) -> impl Iterator<Item = &Slot<BoxedAccount>> {
         self.tries.iter().map(|kept| &kept.trie)
     }
 
@@ -77,7 +80,7 @@ impl Kept {
         if let Some(newest) = self.tries.back_mut() {
             evict(&mut newest.trie, bound_bytes / 8 * EIGHTHS_KEPT);
             // Nodes whose parent was read without them cannot be stubs and may have been too many.
-            if newest.trie.bytes() > bound_bytes {
+            if newest.trie.node.bytes() > bound_bytes {
                 newest.trie = Slot::of_root(newest.root);
             }
         }
@@ -95,7 +98,7 @@ struct Worth {
 impl Worth {
     fn of<C>(branch: &Branch<C>, level: usize) -> Self {
         Self {
-            epoch: branch.epoch,
+            epoch: branch.head.epoch,
             level: Reverse(level),
         }
     }
@@ -105,71 +108,77 @@ impl Worth {
 type Worths = BTreeMap<Worth, usize>;
 
 /// Reduces a trie to `target` bytes.
-fn evict(trie: &mut Slot<AccountContent>, target: usize) {
+fn evict(trie: &mut Slot<BoxedAccount>, target: usize) {
     let mut worths = Worths::new();
-    add_accounts(trie, 0, &mut worths);
+    add_accounts(&trie.node, 0, &mut worths);
     let mut bytes = 0;
     let too_much = worths.into_iter().rev().find(|(_, own)| {
         bytes += own;
         bytes > target
     });
     if let Some((worth, _)) = too_much {
-        drop_until(trie, 0, worth, &|account, level| {
-            drop_until(&mut account.storage, level, worth, &|_, _| ());
+        drop_until((&mut trie.node, true), 0, worth, &|account, level| {
+            if let Some(storage) = &mut account.storage {
+                let is_encoded = storage.encoded.is_some();
+                drop_until((&mut storage.node, is_encoded), level, worth, &|_, _| ());
+                if storage.is_stub() {
+                    account.storage = None;
+                }
+            }
         });
     }
 }
 
-fn add_accounts(slot: &Slot<AccountContent>, level: usize, worths: &mut Worths) {
-    let Node::Branch(branch) = &slot.node else {
+fn add_accounts(node: &Node<BoxedAccount>, level: usize, worths: &mut Worths) {
+    let Node::Branch(branch) = node else {
         return;
     };
     let mut own = branch.own_bytes();
-    for child in branch.children() {
+    for child in &branch.nodes {
         add_accounts(child, level + 1, worths);
-        if let Node::Leaf(leaf) = &child.node {
-            let storage = &leaf.content.storage;
-            add_slots(storage, level + 1, worths);
-            let is_apart = matches!(storage.node, Node::Branch(_));
-            own += child.bytes() - if is_apart { storage.bytes() } else { 0 };
+        if let Node::Leaf(leaf) = child {
+            own += child.bytes();
+            if let Some(storage) = &leaf.content.storage
+                && matches!(storage.node, Node::Branch(_))
+            {
+                own -= storage.node.bytes();
+                add_slots(&storage.node, level + 1, worths);
+            }
         }
     }
     *worths.entry(Worth::of(branch, level)).or_default() += own;
 }
 
-fn add_slots(slot: &Slot<U256>, level: usize, worths: &mut Worths) {
-    let Node::Branch(branch) = &slot.node else {
+fn add_slots(node: &Node<U256>, level: usize, worths: &mut Worths) {
+    let Node::Branch(branch) = node else {
         return;
     };
-    let mut own = branch.own_bytes();
-    for child in branch.children() {
+    for child in &branch.nodes {
         add_slots(child, level + 1, worths);
-        if matches!(child.node, Node::Leaf(_)) {
-            own += child.bytes();
-        }
     }
-    *worths.entry(Worth::of(branch, level)).or_default() += own;
+    *worths.entry(Worth::of(branch, level)).or_default() += branch.own_bytes();
 }
 
-/// Puts stubs in the place of branches worth no more than `worth`.
+/// Puts stubs in the place of branches worth no more than `worth`. A node whose encoding is not
+/// known cannot become one.
 fn drop_until<C: Content>(
-    slot: &mut Slot<C>,
+    (node, is_encoded): (&mut Node<C>, bool),
     level: usize,
     worth: Worth,
     below: &impl Fn(&mut C, usize),
 ) {
-    match &mut slot.node {
+    match node {
         Node::None => {}
         Node::Leaf(leaf) => below(&mut leaf.content, level),
-        Node::Branch(branch) if Worth::of(branch, level) <= worth && slot.encoded.is_some() => {
-            slot.node = Node::None;
+        Node::Branch(branch) if Worth::of(branch, level) <= worth && is_encoded => {
+            *node = Node::None;
         }
         Node::Branch(branch) => {
-            for child in branch.children_mut() {
-                drop_until(child, level + 1, worth, below);
+            for (is_encoded, child) in branch.places_mut() {
+                drop_until((child, is_encoded), level + 1, worth, below);
             }
-            let below: usize = branch.children().iter().map(Slot::bytes).sum();
-            branch.bytes = branch.own_bytes() + below;
+            branch.drop_empty_places();
+            branch.count_bytes();
         }
     }
 }

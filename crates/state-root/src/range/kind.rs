@@ -1,10 +1,11 @@
 //! The two kinds of trie: how their leaves are changed, encoded and read.
 
 use super::{
+    branch::{Branch, Counts},
     change::{AccountChange, Change, SlotChange},
     encode::{encode_accounts, encode_slots},
     found::{Found, Lane, StorageChanges},
-    node::{AccountContent, Branch, Content, Leaf, Node, Slot},
+    node::{AccountContent, BoxedAccount, Content, Leaf, Node, Slot},
     walk::{Pass, Read, Region, Work},
 };
 use crate::{
@@ -25,6 +26,14 @@ pub(super) type Unknown<'c, K> = (Target, Option<&'c <K as Kind>::Change>);
 /// What was read in the places of stubs, and how many nodes that is.
 pub(super) type ReadNodes<K> = (Vec<Read<K>>, usize);
 
+/// What has become of a leaf.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Same,
+    Changed,
+    Gone,
+}
+
 /// What a leaf holds, and with it everything that differs between accounts and slots.
 pub(super) trait Kind: Content {
     /// What can be done to a leaf.
@@ -42,12 +51,18 @@ pub(super) trait Kind: Content {
         found: &mut Found,
     );
 
-    /// Does a change to a leaf, or to the place of one, and answers whether it differs from before.
+    /// Does a change to a leaf.
     fn change<S: StateSource>(
         region: &mut Region<'_, S, Self>,
-        content: &mut Option<Self>,
+        content: &mut Self,
         change: (&B256, &Self::Change),
-    ) -> Result<bool, RootError>;
+    ) -> Result<Fate, RootError>;
+
+    /// What a change puts where there is no leaf.
+    fn create<S: StateSource>(
+        region: &mut Region<'_, S, Self>,
+        change: (&B256, &Self::Change),
+    ) -> Result<Option<Self>, RootError>;
 
     /// Reads the nodes on the paths of leaves, sorted by key, in one walk.
     fn read<S: StateSource>(
@@ -79,16 +94,27 @@ impl Kind for U256 {
 
     fn change<S: StateSource>(
         _: &mut Region<'_, S, Self>,
-        content: &mut Option<Self>,
+        content: &mut Self,
         (_, change): (&B256, &SlotChange),
-    ) -> Result<bool, RootError> {
-        let SlotChange::Value { value, .. } = change else {
-            return Ok(false);
-        };
-        let new = Some(*value).filter(|value| !value.is_zero());
-        let changed = *content != new;
-        *content = new;
-        Ok(changed)
+    ) -> Result<Fate, RootError> {
+        Ok(match change {
+            SlotChange::Value { value, .. } if value.is_zero() => Fate::Gone,
+            SlotChange::Value { value, .. } if value != content => {
+                *content = *value;
+                Fate::Changed
+            }
+            SlotChange::Value { .. } | SlotChange::Reveal => Fate::Same,
+        })
+    }
+
+    fn create<S: StateSource>(
+        _: &mut Region<'_, S, Self>,
+        (_, change): (&B256, &SlotChange),
+    ) -> Result<Option<Self>, RootError> {
+        Ok(match change {
+            SlotChange::Value { value, .. } if !value.is_zero() => Some(*value),
+            SlotChange::Value { .. } | SlotChange::Reveal => None,
+        })
     }
 
     fn read<S: StateSource>(
@@ -116,7 +142,7 @@ impl Kind for U256 {
     }
 }
 
-impl Kind for AccountContent {
+impl Kind for BoxedAccount {
     type Change = AccountChange;
     type Trie = ();
 
@@ -134,27 +160,35 @@ impl Kind for AccountContent {
 
     fn change<S: StateSource>(
         region: &mut Region<'_, S, Self>,
-        content: &mut Option<Self>,
+        content: &mut Self,
         (address, change): (&B256, &AccountChange),
-    ) -> Result<bool, RootError> {
-        let old = content.take();
-        let before = old.as_ref().map(|old| old.account);
-        let mut storage = old.map_or_else(Slot::default, |old| old.storage);
-        let storage_changed = change_storage(region, &mut storage, (*address, change))?;
-        let account = match change.account {
-            None => before,
-            Some(account) => account.map(|account| {
-                TrieAccount::new(
-                    account.nonce,
-                    account.balance,
-                    // Replaced when the leaf is encoded, if storage has changed.
-                    before.map_or(EMPTY_ROOT_HASH, |before| before.storage_root),
-                    account.code_hash,
-                )
-            }),
+    ) -> Result<Fate, RootError> {
+        let storage_changed = change_storage(region, content, (*address, change))?;
+        let old = &mut content.account;
+        let new = match change.account {
+            Some(None) => return Ok(Fate::Gone),
+            // Its storage root is replaced when the leaf is encoded, if storage has changed.
+            Some(Some(account)) => with_root(&account, old.storage_root),
+            None => *old,
         };
-        *content = account.map(|account| Self { account, storage });
-        Ok(storage_changed || account != before)
+        let changed = storage_changed || new != *old;
+        *old = new;
+        Ok(if changed { Fate::Changed } else { Fate::Same })
+    }
+
+    fn create<S: StateSource>(
+        region: &mut Region<'_, S, Self>,
+        (address, change): (&B256, &AccountChange),
+    ) -> Result<Option<Self>, RootError> {
+        let Some(Some(account)) = change.account else {
+            return Ok(None);
+        };
+        let mut content = Box::new(AccountContent {
+            account: with_root(&account, EMPTY_ROOT_HASH),
+            storage: None,
+        });
+        change_storage(region, &mut content, (*address, change))?;
+        Ok(Some(content))
     }
 
     fn read<S: StateSource>(
@@ -181,9 +215,8 @@ impl Kind for AccountContent {
         let (mut storages, nodes) = (read.storages, read.nodes);
         let nodes = nodes + proof.arena.node_count();
         let content = |key: &B256, account: TrieAccount| {
-            let unread = || Slot::of_root(account.storage_root);
-            let storage = storages.remove(key).unwrap_or_else(unread);
-            Self { account, storage }
+            let storage = storages.remove(key).map(Box::new);
+            Box::new(AccountContent { account, storage })
         };
         Ok((Import::of(&pass.work, proof, content), nodes))
     }
@@ -197,16 +230,31 @@ impl Kind for AccountContent {
     }
 }
 
+/// An account with this storage root.
+fn with_root(account: &Account, storage_root: B256) -> TrieAccount {
+    TrieAccount::new(
+        account.nonce,
+        account.balance,
+        storage_root,
+        account.code_hash,
+    )
+}
+
 /// Does what a change says about the slots of an account, and answers whether any differs.
 fn change_storage<S: StateSource>(
-    region: &mut Region<'_, S, AccountContent>,
-    storage: &mut Slot<U256>,
+    region: &mut Region<'_, S, BoxedAccount>,
+    content: &mut AccountContent,
     (address, change): (B256, &AccountChange),
 ) -> Result<bool, RootError> {
+    if !change.wiped && change.slots.is_empty() {
+        return Ok(false);
+    }
+    let unread = || Box::new(Slot::of_root(content.account.storage_root));
+    let storage = content.storage.get_or_insert_with(unread);
     let mut changed = false;
     if change.wiped {
         changed = !storage.is_empty();
-        *storage = Slot::default();
+        **storage = Slot::default();
     }
     let slots = Pass::<S, U256> {
         work: Arc::clone(&region.pass.work),
@@ -268,7 +316,7 @@ struct ReadAccounts<'a, S, V> {
     grain: usize,
     view: &'a V,
     /// Sorted by key.
-    unknown: &'a [Unknown<'a, AccountContent>],
+    unknown: &'a [Unknown<'a, BoxedAccount>],
     /// What was read of storage tries, by address.
     storages: B256Map<Slot<U256>>,
     nodes: usize,
@@ -315,12 +363,7 @@ impl<S: StateSource, V: StateView> ReadAccounts<'_, S, V> {
             self.storages.insert(*address, storage);
             root
         };
-        Ok(TrieAccount::new(
-            account.nonce,
-            account.balance,
-            root,
-            account.code_hash,
-        ))
+        Ok(with_root(account, root))
     }
 }
 
@@ -360,24 +403,30 @@ impl<V: LeafValue, F> Import<V, F> {
             NodeKind::Empty | NodeKind::Stub(_) => Node::None,
             NodeKind::Leaf(index) => {
                 let leaf = &self.arena.leaves[index];
-                let content = (self.content)(&leaf.key, leaf.value.clone());
-                let key = leaf.key;
-                Node::Leaf(Box::new(Leaf { key, content }))
+                let (key, value) = (leaf.key, leaf.value.clone());
+                let content = (self.content)(&key, value);
+                Node::Leaf(Leaf { key, content })
             }
             NodeKind::Branch(index) => Node::Branch(self.branch(index)),
         };
         Slot { encoded, node }
     }
 
-    fn branch<K: Kind>(&mut self, index: usize) -> Box<Branch<K>>
+    fn branch<K: Kind>(&mut self, index: usize) -> Branch<K>
     where
         F: FnMut(&B256, V) -> K,
     {
         let known = &self.arena.branches[index];
         let (place, stored, children) = ((known.key, known.depth), known.stored, known.children);
-        let children = children.map(|child| self.slot(child));
-        let mut branch = Branch::boxed(place, self.epoch, children);
-        branch.stored = stored;
+        let there = || children.iter().filter(|child| !child.is_empty());
+        let counts = Counts {
+            children: there().count(),
+            known: there().filter(|child| !child.is_stub()).count(),
+        };
+        let epoch = self.epoch;
+        let slots = children.iter().map(|&child| self.slot(child));
+        let mut branch = Branch::new(place, epoch, slots.enumerate(), counts);
+        branch.head.stored = stored;
         branch
     }
 }

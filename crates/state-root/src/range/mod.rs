@@ -32,6 +32,7 @@
 //! ([`kept`]). A node depends on nothing but the leaves below it, so what is kept under a root is
 //! right wherever that root is the parent's.
 
+mod branch;
 mod change;
 mod encode;
 mod found;
@@ -51,11 +52,12 @@ use crate::{
     updates::{HashedChange, HashedState, TrieUpdates},
 };
 use alloy_primitives::{B256, map::B256Map};
+use alloy_trie::EMPTY_ROOT_HASH;
 use change::{AccountChange, Keyed, SlotChange, changes_of};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use found::{Found, Lane};
 use kept::Kept;
-use node::{AccountContent, Slot};
+use node::{BoxedAccount, Slot};
 use std::{
     fmt, io,
     num::NonZeroUsize,
@@ -201,7 +203,7 @@ struct Queue {
 #[derive(Debug, Default)]
 struct Running {
     stage: Stage,
-    trie: Slot<AccountContent>,
+    trie: Slot<BoxedAccount>,
     hasher: KeyHasher,
     leaves: ChangedLeaves,
     counters: RootCounters,
@@ -353,7 +355,7 @@ impl<S: StateSource> Block<S> {
             chunks = field::Empty
         );
         let _entered = span.enter();
-        let pass = Pass::<S, AccountContent> {
+        let pass = Pass::<S, BoxedAccount> {
             work: Arc::clone(&self.work),
             changes: Arc::new(changes),
             trie: (),
@@ -458,7 +460,11 @@ fn count_blind(
         let mut blind = Vec::new();
         let mut find = |slot: &B256| blind.push((*slot, SlotChange::Reveal));
         match trie.get(&address) {
-            Some(account) => account.storage.blind_among(&slots, find),
+            Some(account) => match &account.storage {
+                Some(storage) => storage.blind_among(&slots, find),
+                None if account.account.storage_root == EMPTY_ROOT_HASH => {}
+                None => slots.iter().for_each(&mut find),
+            },
             None if trie.is_blind(&address) => slots.iter().for_each(&mut find),
             None => {}
         }

@@ -2,7 +2,7 @@
 
 use super::{
     kept::OLDER_TRIES,
-    node::{Content, Leaf, Node, Slot},
+    node::{AccountContent, Node, Slot},
     *,
 };
 use crate::{
@@ -152,18 +152,25 @@ fn ranges_are_cut_down_to_the_grain() {
 }
 
 /// The memory of a subtree, added up anew.
-fn recount<C: Content>(slot: &Slot<C>, hanging: &impl Fn(&C) -> usize) -> usize {
-    match &slot.node {
+fn recount<C>(node: &Node<C>, hanging: &impl Fn(&C) -> usize) -> usize {
+    match node {
         Node::None => 0,
-        Node::Leaf(leaf) => size_of::<Leaf<C>>() + hanging(&leaf.content),
+        Node::Leaf(leaf) => hanging(&leaf.content),
         Node::Branch(branch) => {
-            let below = branch
-                .children()
+            let below: usize = branch
+                .nodes
                 .iter()
-                .map(|child| recount(child, hanging));
-            below.sum::<usize>() + size_of_val(&**branch)
+                .map(|child| recount(child, hanging))
+                .sum();
+            below + size_of_val(&*branch.refs) + size_of_val(&*branch.nodes)
         }
     }
+}
+
+/// The memory of what hangs on an account, added up anew.
+fn recount_account(account: &BoxedAccount) -> usize {
+    let of_storage = |storage: &Slot<U256>| size_of_val(storage) + recount(&storage.node, &|_| 0);
+    size_of::<AccountContent>() + account.storage.as_deref().map_or(0, of_storage)
 }
 
 /// A block that changes a part of the state, makes some accounts and removes others.
@@ -191,11 +198,7 @@ fn memory_stays_within_its_bound() {
             chain.extend(&pool, &[moving_block(number)]);
             settle(&pool);
             let kept = lock(&pool.shared.kept);
-            let recount_trie = |trie| {
-                recount(trie, &|account: &AccountContent| {
-                    recount(&account.storage, &|_| 0)
-                })
-            };
+            let recount_trie = |trie: &Slot<_>| recount(&trie.node, &recount_account);
             let together: usize = kept.tries().map(recount_trie).sum();
             assert_eq!(together, kept.bytes());
             assert!(kept.bytes() <= bound, "{} of {bound}", kept.bytes());

@@ -12,10 +12,11 @@
 //! sorted walk, then its leaves are changed, then what has changed is hashed ([`super::encode`]).
 
 use super::{
+    branch::{Branch, Counts},
     change::{Change, Keyed, weight},
     found::{Found, Lane},
-    kind::{Kind, Unknown},
-    node::{Branch, Leaf, Node, Slot, no_children},
+    kind::{Fate, Kind, Unknown},
+    node::{Leaf, Node, Slot},
 };
 use crate::{
     chunk::Target,
@@ -202,8 +203,8 @@ impl<S: StateSource, K: Kind> Pass<S, K> {
             region.read_ahead(ranges, start)?;
         }
         for range in &mut *ranges {
-            range.changed =
-                region.at(&mut range.slot, start, &self.changes[range.places.clone()])?;
+            let changes = &self.changes[range.places.clone()];
+            range.changed = region.at_slot(&mut range.slot, start, changes)?;
         }
         if self.hashes {
             let slots = ranges.iter_mut().map(|range| &mut range.slot);
@@ -213,8 +214,41 @@ impl<S: StateSource, K: Kind> Pass<S, K> {
     }
 }
 
-/// A child that a branch did not have, with its nibble.
-type Added<K> = (usize, Slot<K>);
+/// A node of which the encoding is known, and so far nothing else.
+#[derive(Debug, Clone, Copy)]
+enum Stub {
+    /// The root of a trie, by its hash.
+    Root(B256),
+    Child,
+}
+
+/// What has happened below a branch.
+struct Descent<K> {
+    /// Whether anything differs from before.
+    changed: bool,
+    /// Whether a child has gone.
+    is_gone: bool,
+    /// Children that the branch did not have, with their nibbles.
+    added: Vec<(usize, Slot<K>)>,
+}
+
+impl<K> Default for Descent<K> {
+    fn default() -> Self {
+        Self {
+            changed: false,
+            is_gone: false,
+            added: Vec::new(),
+        }
+    }
+}
+
+impl<K> Descent<K> {
+    fn add(&mut self, nibble: usize, node: Node<K>) {
+        self.changed = true;
+        let encoded = None;
+        self.added.push((nibble, Slot { encoded, node }));
+    }
+}
 
 /// Ranges in the hands of one thread.
 pub(super) struct Region<'a, S: StateSource, K: Kind> {
@@ -266,42 +300,56 @@ impl<S: StateSource, K: Kind> Region<'_, S, K> {
 
     /// Applies `changes`, all below this slot, which begins at nibble `start`. Answers whether
     /// anything here differs from before.
-    fn at(
+    fn at_slot(
         &mut self,
         slot: &mut Slot<K>,
         start: usize,
         changes: &[Keyed<K::Change>],
     ) -> Result<bool, RootError> {
-        if changes.is_empty() {
-            return Ok(false);
-        }
-        if slot.is_stub() {
-            self.reveal(slot, start, changes)?;
-        }
-        let changed = match &slot.node {
-            Node::None => self.at_nothing(slot, changes)?,
-            Node::Leaf(leaf) => {
-                let key = leaf.key;
-                self.at_leaf(slot, key, changes)?
-            }
-            Node::Branch(branch) => {
-                if branch.depth == start {
-                    self.descend(slot, changes)?
-                } else {
-                    let place = (branch.key, branch.depth);
-                    self.at_branch(slot, place, changes)?
-                }
-            }
-        };
+        let stub = slot.is_stub().then(|| match start {
+            0 => Stub::Root(slot.root_hash()),
+            _ => Stub::Child,
+        });
+        let changed = self.at((&mut slot.node, stub), start, changes)?;
         if changed {
             slot.encoded = None;
         }
         Ok(changed)
     }
 
+    /// The same below a node, which may be a stub.
+    fn at(
+        &mut self,
+        (node, stub): (&mut Node<K>, Option<Stub>),
+        start: usize,
+        changes: &[Keyed<K::Change>],
+    ) -> Result<bool, RootError> {
+        if changes.is_empty() {
+            return Ok(false);
+        }
+        if let (Node::None, Some(stub)) = (&*node, stub) {
+            self.reveal((node, stub), start, changes)?;
+        }
+        match node {
+            Node::None => self.at_nothing(node, changes),
+            Node::Leaf(leaf) => {
+                let key = leaf.key;
+                self.at_leaf(node, key, changes)
+            }
+            Node::Branch(branch) => {
+                let place = (branch.head.key, branch.head.depth());
+                if place.1 == start {
+                    self.descend(node, changes)
+                } else {
+                    self.at_branch(node, place, changes)
+                }
+            }
+        }
+    }
+
     fn at_nothing(
         &mut self,
-        slot: &mut Slot<K>,
+        node: &mut Node<K>,
         changes: &[Keyed<K::Change>],
     ) -> Result<bool, RootError> {
         if !changes.iter().any(|(_, change)| change.sets()) {
@@ -309,58 +357,57 @@ impl<S: StateSource, K: Kind> Region<'_, S, K> {
         }
         let (first, last) = (changes[0].0, changes[changes.len() - 1].0);
         if let [(key, change)] = changes {
-            let mut content = None;
-            K::change(self, &mut content, (key, change))?;
-            slot.node = content.map_or(Node::None, |content| new_leaf(*key, content));
-            return Ok(!slot.is_empty());
+            let content = K::create(self, (key, change))?;
+            let is_there = content.is_some();
+            let leaf = |content| Node::Leaf(Leaf { key: *key, content });
+            *node = content.map_or(Node::None, leaf);
+            return Ok(is_there);
         }
-        self.fork(slot, (first, common_prefix(&first, &last)), changes)
+        self.fork(node, (first, common_prefix(&first, &last)), changes)
     }
 
     fn at_leaf(
         &mut self,
-        slot: &mut Slot<K>,
+        node: &mut Node<K>,
         key: B256,
         changes: &[Keyed<K::Change>],
     ) -> Result<bool, RootError> {
         if sets_beside(changes, |other| *other != key) {
             let shared = shared_prefix(&key, changes);
-            return self.fork(slot, (key, shared), changes);
+            return self.fork(node, (key, shared), changes);
         }
         let Ok(own) = changes.binary_search_by_key(&key, |(key, _)| *key) else {
             return Ok(false);
         };
-        let Node::Leaf(leaf) = &mut slot.node else {
+        let Node::Leaf(leaf) = node else {
             return Ok(false);
         };
-        let mut content = Some(take(&mut leaf.content));
-        let changed = K::change(self, &mut content, (&key, &changes[own].1))?;
-        match content {
-            Some(content) => leaf.content = content,
-            None => *slot = Slot::default(),
+        let fate = K::change(self, &mut leaf.content, (&key, &changes[own].1))?;
+        if fate == Fate::Gone {
+            *node = Node::None;
         }
-        Ok(changed)
+        Ok(fate != Fate::Same)
     }
 
     fn at_branch(
         &mut self,
-        slot: &mut Slot<K>,
+        node: &mut Node<K>,
         (key, depth): (B256, usize),
         changes: &[Keyed<K::Change>],
     ) -> Result<bool, RootError> {
         let shared = shared_prefix(&key, changes);
         if shared >= depth {
-            return self.descend(slot, changes);
+            return self.descend(node, changes);
         }
         let is_beside = |other: &B256| common_prefix(&key, other) < depth;
         if sets_beside(changes, is_beside) {
-            return self.fork(slot, (key, shared), changes);
+            return self.fork(node, (key, shared), changes);
         }
         let below: Vec<_> = (0..changes.len())
             .filter(|&index| !is_beside(&changes[index].0))
             .collect();
         match (below.first(), below.last()) {
-            (Some(&first), Some(&last)) => self.descend(slot, &changes[first..=last]),
+            (Some(&first), Some(&last)) => self.descend(node, &changes[first..=last]),
             _ => Ok(false),
         }
     }
@@ -368,149 +415,160 @@ impl<S: StateSource, K: Kind> Region<'_, S, K> {
     /// Puts a branch at `depth` above what is here, so that new leaves find a place beside it.
     fn fork(
         &mut self,
-        slot: &mut Slot<K>,
+        node: &mut Node<K>,
         (key, depth): (B256, usize),
         changes: &[Keyed<K::Change>],
     ) -> Result<bool, RootError> {
-        let mut below = take(slot);
-        below.encoded = None;
-        let mut children = no_children();
-        children[nibble(&key, depth)] = below;
-        let branch = Branch::boxed((key, depth), self.pass.work.epoch(), children);
-        slot.node = Node::Branch(branch);
-        self.descend(slot, changes)?;
+        let below = Slot {
+            encoded: None,
+            node: take(node),
+        };
+        let child = std::iter::once((nibble(&key, depth), below));
+        *node = Node::Branch(self.branch((key, depth), child, 1));
+        self.descend(node, changes)?;
         Ok(true)
     }
 
-    /// Applies changes that all lie below the branch in `slot`.
+    /// A branch of this block's.
+    fn branch(
+        &self,
+        place: (B256, usize),
+        children: impl Iterator<Item = (usize, Slot<K>)>,
+        count: usize,
+    ) -> Branch<K> {
+        let counts = Counts {
+            children: count,
+            known: count,
+        };
+        Branch::new(place, self.pass.work.epoch(), children, counts)
+    }
+
+    /// Applies changes that all lie below the branch that is here.
     fn descend(
         &mut self,
-        slot: &mut Slot<K>,
+        node: &mut Node<K>,
         changes: &[Keyed<K::Change>],
     ) -> Result<bool, RootError> {
-        let Node::Branch(branch) = &mut slot.node else {
+        let Node::Branch(branch) = node else {
             return Err(RootError::Inconsistent);
         };
-        branch.epoch = self.pass.work.epoch();
-        let mut added = Vec::new();
-        let changed = if self.is_whole {
-            self.descend_whole(branch, changes, &mut added)?
+        branch.head.epoch = self.pass.work.epoch();
+        let mut done = Descent::default();
+        if self.is_whole {
+            self.descend_whole(branch, changes, &mut done)?;
         } else {
-            self.descend_cut(branch, changes, &mut added)?
-        };
-        if changed {
-            self.settle(slot, added)?;
+            self.descend_cut(branch, changes, &mut done)?;
         }
-        Ok(changed)
+        if done.is_gone || !done.added.is_empty() || branch.len() < 2 {
+            self.settle(node, done.added)?;
+        }
+        Ok(done.changed)
     }
 
     fn descend_whole(
         &mut self,
         branch: &mut Branch<K>,
         mut changes: &[Keyed<K::Change>],
-        added: &mut Vec<Added<K>>,
-    ) -> Result<bool, RootError> {
-        let mut changed = false;
-        let start = branch.depth + 1;
-        while let Some((here, below)) = split_first_nibble(&mut changes, branch.depth) {
-            if let Some(child) = branch.child_mut(here) {
-                let before = child.bytes();
-                let result = self.at(child, start, below);
-                let after = child.bytes();
-                branch.bytes = branch.bytes + after - before;
-                changed |= result?;
-            } else {
-                let mut child = Slot::default();
-                if self.at(&mut child, start, below)? {
-                    changed = true;
-                    added.push((here, child));
+        done: &mut Descent<K>,
+    ) -> Result<(), RootError> {
+        let depth = branch.head.depth();
+        branch.make_places(next_nibbles(changes, depth));
+        while let Some((here, below)) = split_first_nibble(&mut changes, depth) {
+            let Some((child, has_ref)) = branch.child_mut(here) else {
+                let mut child = Node::None;
+                if self.at((&mut child, None), depth + 1, below)? {
+                    done.add(here, child);
                 }
+                continue;
+            };
+            let before = child.bytes();
+            let stub = has_ref.then_some(Stub::Child);
+            let changed = self.at((&mut *child, stub), depth + 1, below);
+            let (after, is_gone) = (child.bytes(), matches!(child, Node::None));
+            branch.head.bytes = branch.head.bytes + after - before;
+            if changed? {
+                branch.outdate(here);
+                done.changed = true;
+                done.is_gone |= is_gone;
             }
         }
-        Ok(changed)
+        Ok(())
     }
 
     fn descend_cut(
         &mut self,
         branch: &mut Branch<K>,
         mut changes: &[Keyed<K::Change>],
-        added: &mut Vec<Added<K>>,
-    ) -> Result<bool, RootError> {
+        done: &mut Descent<K>,
+    ) -> Result<(), RootError> {
         let mut ranges = Vec::new();
+        let depth = branch.head.depth();
+        branch.make_places(next_nibbles(changes, depth));
         let first = changes.first().map(|(key, _)| *key);
         let is_before = |(key, _): &Keyed<K::Change>| Some(*key) < first;
         let mut place = self.pass.changes.partition_point(is_before);
-        while let Some((nibble, below)) = split_first_nibble(&mut changes, branch.depth) {
+        while let Some((nibble, below)) = split_first_nibble(&mut changes, depth) {
             let places = place..place + below.len();
             place = places.end;
             ranges.push(Range {
                 nibble,
-                slot: branch.child_mut(nibble).map(take).unwrap_or_default(),
+                slot: branch.take_child(nibble),
                 places,
                 changed: false,
             });
         }
-        let before: usize = ranges.iter().map(|range| range.slot.bytes()).sum();
-        branch.bytes -= before;
-        let result = self.pass.run(&mut ranges, branch.depth + 1, self.lane);
-        let mut changed = false;
+        let before: usize = ranges.iter().map(|range| range.slot.node.bytes()).sum();
+        branch.head.bytes -= before;
+        let result = self.pass.run(&mut ranges, depth + 1, self.lane);
         for range in ranges {
-            changed |= range.changed;
-            if let Some(child) = branch.child_mut(range.nibble) {
-                let after = range.slot.bytes();
-                *child = range.slot;
-                branch.bytes += after;
+            done.changed |= range.changed;
+            if branch.has(range.nibble) {
+                branch.head.bytes += range.slot.node.bytes();
+                done.is_gone |= range.slot.is_empty();
+                branch.put_child(range.nibble, range.slot);
             } else if range.changed {
-                added.push((range.nibble, range.slot));
+                done.added.push((range.nibble, range.slot));
             }
         }
-        result.map(|()| changed)
+        result
     }
 
     /// What remains of a branch after changes below it: children that are gone are left out, those
     /// that came are put in, and a lone child takes its place.
-    fn settle(&mut self, slot: &mut Slot<K>, added: Vec<Added<K>>) -> Result<(), RootError> {
-        let Node::Branch(branch) = &mut slot.node else {
+    fn settle(
+        &mut self,
+        node: &mut Node<K>,
+        added: Vec<(usize, Slot<K>)>,
+    ) -> Result<(), RootError> {
+        let Node::Branch(branch) = node else {
             return Ok(());
         };
-        let has_all = branch.children().iter().all(|child| !child.is_empty());
-        let is_branch = branch.children().len() > 1;
-        if is_branch && has_all && added.is_empty() {
-            return Ok(());
-        }
+        let (key, depth, stored) = (branch.head.key, branch.head.depth(), branch.head.stored);
         let mut children = branch.take_children();
-        for (nibble, child) in added {
-            children[nibble] = child;
+        children.extend(added);
+        children.sort_unstable_by_key(|(nibble, _)| *nibble);
+        if children.len() > 1 {
+            let count = children.len();
+            *branch = self.branch((key, depth), children.into_iter(), count);
+            branch.head.stored = stored;
+            return Ok(());
         }
-        let (key, depth) = (branch.key, branch.depth);
-        let mut there = (0..16).filter(|&nibble| !children[nibble].is_empty());
-        let only = match (there.next(), there.next()) {
-            (Some(_), Some(_)) => {
-                let stored = branch.stored;
-                *branch = Branch::boxed((key, depth), branch.epoch, children);
-                branch.stored = stored;
-                return Ok(());
-            }
-            (first, _) => first,
-        };
-        drop(there);
-        if branch.stored {
+        if stored {
             self.lane.found.nodes.removed.push(path(&key, depth));
         }
-        let Some(nibble) = only else {
-            *slot = Slot::default();
-            return Ok(());
-        };
-        let mut child = take(&mut children[nibble]);
-        if child.is_stub() {
-            let target = Target {
-                key: child_key(&key, depth, nibble),
-                start: depth + 1,
-            };
-            let read = self.read(&[(target, None)], false)?.pop();
-            self.put(&mut child, read)?;
+        *node = Node::None;
+        if let Some((nibble, child)) = children.pop() {
+            let is_stub = child.is_stub();
+            *node = child.node;
+            if is_stub {
+                let target = Target {
+                    key: child_key(&key, depth, nibble),
+                    start: depth + 1,
+                };
+                let read = self.read(&[(target, None)], false)?.pop();
+                put((node, Stub::Child), read)?;
+            }
         }
-        *slot = child;
         Ok(())
     }
 
@@ -518,7 +576,7 @@ impl<S: StateSource, K: Kind> Region<'_, S, K> {
     /// the topmost nodes are read: what is below by those who take it.
     fn reveal(
         &mut self,
-        slot: &mut Slot<K>,
+        place: (&mut Node<K>, Stub),
         start: usize,
         changes: &[Keyed<K::Change>],
     ) -> Result<(), RootError> {
@@ -536,19 +594,29 @@ impl<S: StateSource, K: Kind> Region<'_, S, K> {
                 self.read(&unknown, !self.is_whole)?.pop()
             }
         };
-        self.put(slot, read)
+        put(place, read)
     }
+}
 
-    fn put(&mut self, slot: &mut Slot<K>, read: Option<Read<K>>) -> Result<(), RootError> {
-        let Some(read) = read.filter(|read| !matches!(read.slot.node, Node::None)) else {
-            return Err(RootError::Inconsistent);
-        };
-        if read.start == 0 {
-            K::check_root(slot.root_hash(), read.slot.root_hash())?;
-        }
-        slot.node = read.slot.node;
-        Ok(())
+/// Puts what was read in the place of a stub.
+fn put<K: Kind>(
+    (node, stub): (&mut Node<K>, Stub),
+    read: Option<Read<K>>,
+) -> Result<(), RootError> {
+    let Some(read) = read.filter(|read| !matches!(read.slot.node, Node::None)) else {
+        return Err(RootError::Inconsistent);
+    };
+    if let Stub::Root(expected) = stub {
+        K::check_root(expected, read.slot.root_hash())?;
     }
+    *node = read.slot.node;
+    Ok(())
+}
+
+/// The nibbles at `depth` with which changes continue.
+fn next_nibbles<T>(changes: &[Keyed<T>], depth: usize) -> u16 {
+    let bits = changes.iter().map(|(key, _)| 1 << nibble(key, depth));
+    bits.fold(0, |set, bit: u16| set | bit)
 }
 
 /// Takes off the changes that continue with the first of their nibbles at `depth`.
@@ -574,8 +642,4 @@ fn sets_beside<T: Change>(changes: &[Keyed<T>], is_beside: impl Fn(&B256) -> boo
 fn shared_prefix<T>(key: &B256, changes: &[Keyed<T>]) -> usize {
     let (first, last) = (&changes[0].0, &changes[changes.len() - 1].0);
     common_prefix(key, first).min(common_prefix(key, last))
-}
-
-fn new_leaf<K: Kind>(key: B256, content: K) -> Node<K> {
-    Node::Leaf(Box::new(Leaf { key, content }))
 }
