@@ -82,7 +82,7 @@ impl LateJob {
         messages.push(message);
     }
 
-    pub(crate) fn finish(self) -> Result<RootOutcome, RootError> {
+    pub(crate) fn wait(self) -> Result<RootOutcome, RootError> {
         let messages = self.messages.into_inner();
         let messages = messages.unwrap_or_else(PoisonError::into_inner);
         let mut hasher = KeyHasher::default();

@@ -30,6 +30,6 @@ pub mod updates;
 
 pub use chunk::ChunkPolicy;
 pub use error::RootError;
-pub use root::{RootConfig, RootCounters, RootJob, RootOutcome, RootPool};
+pub use root::{EndedJob, RootConfig, RootCounters, RootJob, RootOutcome, RootPool};
 pub use stored::{Masks, StoredBranch};
 pub use strategy::{RootStrategy, UnknownRootStrategy};

@@ -124,12 +124,35 @@ impl RootJob {
         }
     }
 
+    /// Says that there are no more changes. Threads of the pool begin with what is left to do, while
+    /// the caller may do something else.
+    pub fn end(self) -> EndedJob {
+        match &self.0 {
+            Job::Proofs(job) => job.end(),
+            Job::Ranges(job) => job.end(),
+            // Computed by whoever waits.
+            Job::Late(_) => {}
+        }
+        EndedJob(self.0)
+    }
+
     /// Waits for the root of all changes handed over.
     pub fn finish(self) -> Result<RootOutcome, RootError> {
+        self.end().wait()
+    }
+}
+
+/// A job that has all changes of its block. Dropping it cancels the work.
+#[derive(Debug)]
+pub struct EndedJob(Job);
+
+impl EndedJob {
+    /// Waits for the root.
+    pub fn wait(self) -> Result<RootOutcome, RootError> {
         match self.0 {
-            Job::Proofs(job) => job.finish(),
-            Job::Ranges(job) => job.finish(),
-            Job::Late(job) => job.finish(),
+            Job::Proofs(job) => job.wait(),
+            Job::Ranges(job) => job.wait(),
+            Job::Late(job) => job.wait(),
         }
     }
 }

@@ -320,6 +320,10 @@ impl Engine {
             times: &mut times.execution,
         };
         let (executed, signed) = running.run(payload, &mut state)?;
+        // With the hook the last changes go to the root, which is hashed beside what follows.
+        state.set_state_hook(None);
+        let held = self.hold_writer();
+        let root = root.end()?;
         let step_roots = steps.map(|steps| steps.roots);
         let executed = beside("receipt_root", move || {
             (summary(&executed.receipts, step_roots), executed)
@@ -328,8 +332,7 @@ impl Engine {
         let bundle =
             debug_span!(target: TARGET, "merge transitions").in_scope(|| take_changes(state));
         times.bundle = merging.elapsed();
-        let held = self.hold_writer();
-        let (outcome, wait_for_root) = root.finish(self.config.check_state_root)?;
+        let (outcome, wait_for_root) = root.wait(self.config.check_state_root)?;
         drop(held);
         (times.root_wait, times.root_total) = (wait_for_root.blocked, wait_for_root.total);
 

@@ -11,7 +11,7 @@ use revm::{
 };
 use state_db::{Overlay, OverlaySource, StateDb};
 use state_root::{
-    RootJob, RootOutcome, RootPool,
+    EndedJob, RootJob, RootOutcome, RootPool,
     cursor::StateSource,
     reference,
     updates::{AccountChange, HashedState},
@@ -60,15 +60,34 @@ impl BlockRoot {
         }
     }
 
+    /// Says that execution has ended. The state hook is gone by now.
+    pub(super) fn end(self) -> Result<EndedRoot, EngineError> {
+        let job = Arc::into_inner(self.job)
+            .ok_or_else(|| EngineError::StateRoot("execution has not ended".into()))?;
+        Ok(EndedRoot {
+            started: self.started,
+            job: job.end(),
+            source: self.source,
+        })
+    }
+}
+
+/// The root of a block whose changes are all known. The pool works on it.
+pub(super) struct EndedRoot {
+    started: Instant,
+    job: EndedJob,
+    source: Arc<OverlaySource>,
+}
+
+impl EndedRoot {
     /// Waits for the root.
-    pub(super) fn finish(self, check: bool) -> Result<(RootOutcome, RootWait), EngineError> {
+    pub(super) fn wait(self, check: bool) -> Result<(RootOutcome, RootWait), EngineError> {
         let _span =
             debug_span!(target: "engine::tree::payload_validator", "await_state_root").entered();
         let start = Instant::now();
-        let job = Arc::into_inner(self.job)
-            .ok_or_else(|| EngineError::StateRoot("execution has not ended".into()))?;
-        let outcome = job
-            .finish()
+        let outcome = self
+            .job
+            .wait()
             .map_err(|error| EngineError::StateRoot(error.to_string()))?;
         let wait = RootWait {
             blocked: start.elapsed(),

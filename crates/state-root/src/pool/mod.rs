@@ -175,8 +175,11 @@ impl ProofJob {
         let _ = self.messages.send(message);
     }
 
-    pub(crate) fn finish(self) -> Result<RootOutcome, RootError> {
+    pub(crate) fn end(&self) {
         self.send(Message::Finish);
+    }
+
+    pub(crate) fn wait(self) -> Result<RootOutcome, RootError> {
         self.outcome.recv().map_err(|_| RootError::Stopped)?
     }
 }
