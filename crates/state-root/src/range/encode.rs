@@ -19,16 +19,23 @@ use crate::{
 };
 use alloy_primitives::{B256, U256};
 use alloy_trie::Nibbles;
-use std::{mem::take, sync::Arc};
+use std::sync::Arc;
+
+/// Room for the RLP of a leaf: a path of 32 bytes and an account, with their headers.
+const LEAF_RLP: usize = 160;
+/// The longest RLP of a branch: sixteen hashes and an empty value.
+const BRANCH_RLP: usize = 3 + 16 * 33 + 1;
 
 /// A changed node.
 struct Item<'t, K> {
     node: ItemNode<'t, K>,
-    /// Where it begins, in nibbles.
-    start: usize,
     parent: Parent,
     /// Which of the tries it is of.
-    trie: usize,
+    trie: u32,
+    /// Where it begins, in nibbles.
+    start: u8,
+    /// How many changed levels are below.
+    height: u8,
 }
 
 /// What of a node its encoding takes. Its children, if it has any, are items of their own.
@@ -41,22 +48,21 @@ enum ItemNode<'t, K> {
 #[derive(Debug, Clone, Copy)]
 enum Parent {
     /// The slot of a subtree's root.
-    Root(usize),
+    Root(u32),
     /// The item of a branch, of which it is the child at a nibble.
-    Branch(usize, usize),
+    Branch(u32, u8),
 }
 
 /// Changed nodes of one kind of trie.
 struct Changed<'t, K> {
+    /// In the order of their paths, trie after trie: a parent comes before its children.
     items: Vec<Item<'t, K>>,
-    /// Items by height.
-    heights: Vec<Vec<usize>>,
     /// Encodings of the subtrees' roots.
     roots: Vec<&'t mut Option<Encoded>>,
     stored: Stored,
 }
 
-/// What becomes of stored branches, in the order of encoding.
+/// What becomes of stored branches, level by level.
 #[derive(Default)]
 struct Stored {
     changes: Vec<StoredChange>,
@@ -66,8 +72,9 @@ struct Stored {
 
 /// What becomes of one stored branch.
 struct StoredChange {
+    item: u32,
     /// Which of the tries it is of.
-    trie: usize,
+    trie: u32,
     path: Nibbles,
     /// Its children, and where its hashes begin; `None` removes it.
     branch: Option<(Masks, u32)>,
@@ -75,7 +82,7 @@ struct StoredChange {
 
 impl Stored {
     /// Notes a branch whose encoding is complete. Whether it is stored.
-    fn note(&mut self, trie: usize, head: &mut Head, refs: &[B256]) -> bool {
+    fn note(&mut self, (item, trie): (u32, u32), head: &mut Head, refs: &[B256]) -> bool {
         let masks = head.masks();
         let is_stored = masks.is_some();
         if is_stored || head.stored {
@@ -84,6 +91,7 @@ impl Stored {
                 self.hashes.extend(head.hashes(refs));
             }
             self.changes.push(StoredChange {
+                item,
                 trie,
                 path: path(&head.key, head.depth()),
                 branch: masks.map(|masks| (masks, start)),
@@ -93,12 +101,17 @@ impl Stored {
         is_stored
     }
 
-    /// Hands out the changes, each to the list of its trie.
-    fn into_updates(mut self, mut push: impl FnMut(usize, NodeUpdate)) {
+    /// Hands out the changes, each to the list of its trie, ascending by path.
+    fn into_updates(mut self, mut push: impl FnMut(u32, NodeUpdate)) {
+        // So are items.
+        self.changes.sort_unstable_by_key(|change| change.item);
         // It lives as long as its block waits to be saved.
         self.hashes.shrink_to_fit();
         let hashes = Arc::new(self.hashes);
-        for StoredChange { trie, path, branch } in self.changes {
+        for StoredChange {
+            trie, path, branch, ..
+        } in self.changes
+        {
             let in_list = |(masks, start)| StoredBranch::in_list(masks, start, Arc::clone(&hashes));
             push(trie, (path, branch.map(in_list)));
         }
@@ -109,7 +122,6 @@ impl<'t, K: Kind> Changed<'t, K> {
     fn new() -> Self {
         Self {
             items: Vec::new(),
-            heights: Vec::new(),
             roots: Vec::new(),
             stored: Stored::default(),
         }
@@ -117,26 +129,21 @@ impl<'t, K: Kind> Changed<'t, K> {
 
     /// Takes in a subtree whose root has changed.
     fn add(&mut self, slot: &'t mut Slot<K>, start: usize, trie: usize) {
-        let parent = Parent::Root(self.roots.len());
+        let parent = Parent::Root(self.roots.len() as u32);
         self.roots.push(&mut slot.encoded);
-        self.collect(&mut slot.node, start, parent, trie);
+        self.collect(&mut slot.node, start, parent, trie as u32);
     }
 
     /// Takes in a node with everything changed below it; answers how high it is.
-    fn collect(
-        &mut self,
-        node: &'t mut Node<K>,
-        start: usize,
-        parent: Parent,
-        trie: usize,
-    ) -> usize {
+    fn collect(&mut self, node: &'t mut Node<K>, start: usize, parent: Parent, trie: u32) -> u8 {
         let index = self.items.len();
         let mut item = |node| {
             self.items.push(Item {
                 node,
-                start,
                 parent,
                 trie,
+                start: start as u8,
+                height: 0,
             });
         };
         let mut height = 0;
@@ -148,26 +155,43 @@ impl<'t, K: Kind> Changed<'t, K> {
                 let stale = branch.head.stale(children);
                 item(ItemNode::Branch(&mut branch.head, &mut branch.refs));
                 for (nibble, child) in stale {
-                    let parent = Parent::Branch(index, nibble);
+                    let parent = Parent::Branch(index as u32, nibble as u8);
                     height = height.max(1 + self.collect(child, start, parent, trie));
                 }
+                self.items[index].height = height;
             }
         }
-        if self.heights.len() <= height {
-            self.heights.resize_with(height + 1, Vec::new);
-        }
-        self.heights[height].push(index);
         height
+    }
+
+    /// Items in the order of their height, and how many there are of each.
+    fn by_height(&self) -> (Vec<u32>, Vec<usize>) {
+        let mut counts = Vec::new();
+        for item in &self.items {
+            let height = usize::from(item.height);
+            counts.resize(counts.len().max(height + 1), 0);
+            counts[height] += 1;
+        }
+        let mut order: Vec<_> = (0..self.items.len() as u32).collect();
+        order.sort_by_key(|&index| self.items[index as usize].height);
+        (order, counts)
     }
 
     /// Encodes all that was taken in.
     fn encode(&mut self, scratch: &mut Scratch) {
         let mut inputs = Inputs::default();
         let mut pending = Vec::new();
-        for level in take(&mut self.heights) {
+        let (order, counts) = self.by_height();
+        let mut rest = order.as_slice();
+        for (height, count) in counts.into_iter().enumerate() {
+            let level;
+            (level, rest) = rest.split_at(count);
             inputs.clear();
-            for index in level {
-                let stored = self.items[index].write(scratch, &mut inputs, &mut self.stored);
+            let most = if height == 0 { LEAF_RLP } else { BRANCH_RLP };
+            inputs.bytes().reserve(count * most);
+            for &index in level {
+                let item = &mut self.items[index as usize];
+                let stored = item.write(index, scratch, &mut inputs, &mut self.stored);
                 if inputs.open().len() < B256::len_bytes() {
                     // So short that it needs no hash.
                     let rlp = ChildRef::to_node(inputs.open());
@@ -185,11 +209,12 @@ impl<'t, K: Kind> Changed<'t, K> {
     }
 
     /// Tells a node's parent how to refer to it, behind an extension where it begins further up.
-    fn set(&mut self, index: usize, rlp: ChildRef, stored: bool, scratch: &mut Scratch) {
-        let item = &self.items[index];
+    fn set(&mut self, index: u32, rlp: ChildRef, stored: bool, scratch: &mut Scratch) {
+        let item = &self.items[index as usize];
+        let start = usize::from(item.start);
         let encoded = match &item.node {
-            ItemNode::Branch(head, _) if head.depth() > item.start => Encoded {
-                rlp: scratch.extension(&head.key, item.start, head.depth(), &rlp),
+            ItemNode::Branch(head, _) if head.depth() > start => Encoded {
+                rlp: scratch.extension(&head.key, start, head.depth(), &rlp),
                 hashed_branch: false,
                 stored,
             },
@@ -200,10 +225,11 @@ impl<'t, K: Kind> Changed<'t, K> {
             },
         };
         match item.parent {
-            Parent::Root(root) => *self.roots[root] = Some(encoded),
+            Parent::Root(root) => *self.roots[root as usize] = Some(encoded),
             Parent::Branch(parent, nibble) => {
-                if let ItemNode::Branch(head, refs) = &mut self.items[parent].node {
-                    head.refer(refs, nibble, &encoded);
+                let parent = &mut self.items[parent as usize].node;
+                if let ItemNode::Branch(head, refs) = parent {
+                    head.refer(refs, usize::from(nibble), &encoded);
                 }
             }
         }
@@ -212,16 +238,22 @@ impl<'t, K: Kind> Changed<'t, K> {
 
 impl<K: Kind> Item<'_, K> {
     /// Appends the node's encoding. Whether the database stores the node.
-    fn write(&mut self, scratch: &mut Scratch, inputs: &mut Inputs, stored: &mut Stored) -> bool {
+    fn write(
+        &mut self,
+        index: u32,
+        scratch: &mut Scratch,
+        inputs: &mut Inputs,
+        stored: &mut Stored,
+    ) -> bool {
         let out = inputs.bytes();
         match &mut self.node {
             ItemNode::Leaf(key, content) => {
-                content.write(key, self.start, scratch, out);
+                content.write(key, usize::from(self.start), scratch, out);
                 false
             }
             ItemNode::Branch(head, refs) => {
                 head.write(refs, out);
-                stored.note(self.trie, head, refs)
+                stored.note((index, self.trie), head, refs)
             }
         }
     }
@@ -286,7 +318,7 @@ fn encode_storages(accounts: &mut Changed<'_, BoxedAccount>, found: &mut Found) 
     let mut updates: Vec<_> = owners.iter().map(|_| Vec::new()).collect();
     changed
         .stored
-        .into_updates(|trie, update| updates[trie].push(update));
+        .into_updates(|trie, update| updates[trie as usize].push(update));
     for (address, updates) in owners.into_iter().zip(updates) {
         if !updates.is_empty() {
             let removed = Vec::new();

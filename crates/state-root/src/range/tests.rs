@@ -68,7 +68,8 @@ impl Chain {
         for message in messages {
             job.send(Message::Hashed(message.clone()));
         }
-        let outcome = job.finish().unwrap();
+        job.end();
+        let outcome = job.wait().unwrap();
         let mut state = MemState::clone(&self.state);
         state.apply(&outcome.hashed_state, &outcome.trie_updates);
         (self.state, self.root) = (Arc::new(state), outcome.root.unwrap());
