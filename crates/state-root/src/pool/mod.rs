@@ -10,8 +10,8 @@
 //!                               reveal ◀───────────────────────────slot proofs───── │
 //!                                                             walk accounts ◀─root─ ┘
 //!                               reveal ◀──account proof─────── │
-//!  finish() ─────finish──────▶ apply all changes, hash
-//!           ◀────outcome─────── drop job queues ─────────────▶ drop the view       drop the view
+//!  end() ────────finish──────▶ apply all changes, hash
+//!  wait() ◀──────outcome────── drop job queues ─────────────▶ drop the view       drop the view
 //! ```
 //!
 //! Every arrow is a channel made for the block, so its end is the closing of its channels, and a
@@ -171,7 +171,7 @@ pub(crate) struct ProofJob {
 
 impl ProofJob {
     pub(crate) fn send(&self, message: Message) {
-        // After a failure nobody listens; `finish` tells.
+        // After a failure nobody listens; `wait` tells.
         let _ = self.messages.send(message);
     }
 

@@ -384,3 +384,136 @@ impl<C> Branch<C> {
         children.filter(|(_, child)| !child.is_empty()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{range::node::Leaf, sparse::BranchEncoder};
+    use alloy_primitives::U256;
+    use proptest::{collection::btree_map, prelude::*};
+    use std::collections::BTreeMap;
+
+    const KEY: B256 = B256::repeat_byte(0x11);
+
+    /// What a test says of a child: how it is referred to, and its value if it is a known leaf.
+    #[derive(Debug, Clone)]
+    struct Child {
+        encoded: Encoded,
+        value: Option<u64>,
+    }
+
+    impl Child {
+        fn slot(&self) -> Slot<U256> {
+            let leaf = |value| Leaf {
+                key: KEY,
+                content: U256::from(value),
+            };
+            Slot {
+                encoded: Some(self.encoded),
+                node: self
+                    .value
+                    .map_or(Node::None, |value| Node::Leaf(leaf(value))),
+            }
+        }
+    }
+
+    fn any_child() -> impl Strategy<Value = Child> {
+        // Any RLP shorter than a hash stands for itself.
+        let rlp = prop_oneof![
+            any::<[u8; 32]>().prop_map(|hash| ChildRef::to_hash(&hash.into())),
+            prop::collection::vec(any::<u8>(), 1..32).prop_map(|rlp| ChildRef::to_node(&rlp)),
+        ];
+        (rlp, any::<(bool, bool)>(), any::<Option<u64>>()).prop_map(|(rlp, flags, value)| Child {
+            encoded: Encoded {
+                hashed_branch: flags.0 && rlp.is_hash(),
+                stored: flags.1,
+                rlp,
+            },
+            value,
+        })
+    }
+
+    fn any_children() -> impl Strategy<Value = BTreeMap<usize, Child>> {
+        btree_map(0..16_usize, any_child(), 2..=16)
+    }
+
+    fn branch(children: &BTreeMap<usize, Child>) -> Branch<U256> {
+        let counts = Counts {
+            children: children.len(),
+            known: children.values().filter(|c| c.value.is_some()).count(),
+        };
+        let slots = children
+            .iter()
+            .map(|(nibble, child)| (*nibble, child.slot()));
+        Branch::new((KEY, 3), 0, slots, counts)
+    }
+
+    fn value(node: &Node<U256>) -> Option<u64> {
+        match node {
+            Node::Leaf(leaf) => Some(leaf.content.to()),
+            _ => None,
+        }
+    }
+
+    proptest! {
+        /// The encoder that is given child after child is the slow twin.
+        #[test]
+        fn is_written_as_its_children_are_pushed(children in any_children()) {
+            let mut encoder = BranchEncoder::new();
+            children.iter().for_each(|(nibble, child)| encoder.push(*nibble, &child.encoded));
+            let branch = branch(&children);
+            let mut rlp = vec![7];
+            branch.head.write(&branch.refs, &mut rlp);
+            prop_assert_eq!(&rlp[1..], encoder.rlp());
+            prop_assert_eq!(branch.head.masks(), encoder.masks(3));
+            let hashed = children.values().filter(|child| child.encoded.hashed_branch);
+            let hashes: Vec<_> = hashed.filter_map(|child| child.encoded.rlp.hash()).collect();
+            prop_assert_eq!(branch.head.hashes(&branch.refs).collect::<Vec<_>>(), hashes);
+        }
+
+        /// Children are where they were after places came, were emptied, and went.
+        #[test]
+        fn children_are_found_in_their_places(
+            children in any_children(),
+            wanted: u16,
+            changed: u16,
+            forgotten: u16,
+        ) {
+            let mut branch = branch(&children);
+            branch.make_places(wanted);
+            let mut expected = children.clone();
+            for nibble in nibbles(wanted) {
+                let mut child = branch.take_child(nibble);
+                let known = children.get(&nibble);
+                prop_assert_eq!(child.encoded, known.map(|known| known.encoded));
+                prop_assert_eq!(value(&child.node), known.and_then(|known| known.value));
+                if known.is_none() {
+                    continue;
+                }
+                if has(changed, nibble) {
+                    let new = Encoded::plain(ChildRef::to_hash(&B256::repeat_byte(nibble as u8)));
+                    child.encoded = Some(new);
+                    expected.entry(nibble).and_modify(|known| known.encoded = new);
+                }
+                branch.put_child(nibble, child);
+            }
+            for nibble in nibbles(forgotten) {
+                if let Some((place, has_ref)) = branch.child_mut(nibble) {
+                    prop_assert!(has_ref);
+                    *place = Node::None;
+                    expected.entry(nibble).and_modify(|known| known.value = None);
+                }
+            }
+            branch.drop_empty_places();
+            branch.count_bytes();
+            let known = expected.values().filter(|child| child.value.is_some()).count();
+            let bytes = expected.len() * 32 + known * size_of::<Node<U256>>();
+            prop_assert_eq!(branch.head.bytes, bytes);
+            let found = branch.take_children();
+            let found = found.into_iter().map(|(nibble, child)| (nibble, child.encoded, value(&child.node)));
+            let expected = expected.iter();
+            let expected = expected.map(|(nibble, child)| (*nibble, Some(child.encoded), child.value));
+            prop_assert_eq!(found.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        }
+    }
+}

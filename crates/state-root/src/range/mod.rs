@@ -10,8 +10,9 @@
 //!                               ║               nobody else looks below it    of a range, open a
 //!                               ╚═ range ═ cut again above the grain ═════▶   view, read, go on
 //!  update(changes) ─queue───▶ … until the queue is empty; then the thread is free
-//!  finish() ────────queue───▶ change leaves and hash, by ranges in the same way
-//!           ◀────outcome───── keep the trie; answer; then trim what is kept
+//!  end() ───────────queue───▶ change leaves and hash, by ranges in the same way
+//!  (other work of the block)
+//!  wait() ◀─────outcome────── keep the trie; answer; then trim what is kept
 //!  drop ────────────cancel──▶ put the trie back, if nothing was changed in it
 //! ```
 //!
