@@ -6,7 +6,8 @@ use super::{
     encode::{encode_accounts, encode_slots},
     found::{Found, Lane, StorageChanges},
     node::{AccountContent, BoxedAccount, Content, Leaf, Node, Slot},
-    walk::{Pass, Read, Region, Work},
+    region::{Read, Region},
+    walk::{Pass, Work},
 };
 use crate::{
     chunk::Target,

@@ -40,6 +40,7 @@ mod found;
 mod kept;
 mod kind;
 mod node;
+mod region;
 #[cfg(test)]
 mod tests;
 mod walk;
