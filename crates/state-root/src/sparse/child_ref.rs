@@ -8,7 +8,7 @@ use std::{fmt, ops::Deref};
 const HASH_RLP: usize = 1 + B256::len_bytes();
 
 /// A node's hash as RLP, or the node's own RLP when that is shorter than a hash. Empty when nothing
-/// is known. Like [`alloy_trie::nodes::RlpNode`], in 34 bytes: with it a kept child takes a cache line.
+/// is known. Like [`alloy_trie::nodes::RlpNode`], in 34 bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChildRef {
     /// Zeros after the RLP.
