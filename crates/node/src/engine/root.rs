@@ -2,8 +2,8 @@
 
 use super::{EngineError, root_check, tree::ParentState};
 use alloy_primitives::{
-    Address, B256,
-    map::{AddressSet, HashSet},
+    B256,
+    map::{DefaultHashBuilder, HashSet},
 };
 use revm::{
     database_interface::OnStateHook,
@@ -17,6 +17,7 @@ use state_root::{
     updates::{AccountChange, HashedState},
 };
 use std::{
+    hash::BuildHasher,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -148,22 +149,21 @@ impl Drop for RootHook {
     }
 }
 
-/// Keys changed so far in a block.
+/// Keys changed so far in a block, by their hashes: they decide no more than when a batch is sent.
 #[derive(Default)]
 struct SeenKeys {
-    accounts: AddressSet,
-    slots: HashSet<(Address, B256)>,
+    hashes: HashSet<u64>,
+    hasher: DefaultHashBuilder,
 }
 
 impl SeenKeys {
     /// How many of the change's keys are new.
     fn add(&mut self, change: &AccountChange) -> usize {
-        let account = usize::from(self.accounts.insert(change.address));
-        let slots = change
-            .slots
-            .iter()
-            .filter(|(slot, _)| self.slots.insert((change.address, *slot)));
-        account + slots.count()
+        let address = change.address;
+        let account = usize::from(self.hashes.insert(self.hasher.hash_one(address)));
+        let slots = change.slots.iter();
+        let hashes = slots.map(|(slot, _)| self.hasher.hash_one((address, slot)));
+        account + hashes.filter(|hash| self.hashes.insert(*hash)).count()
     }
 }
 

@@ -15,13 +15,15 @@
 //! Memory is bounded by two generations: when the younger one is full it becomes the older one, and
 //! what nobody asked for since goes.
 
+mod generations;
+
 use super::persistence::{had_storage, stored_account};
 use crate::primitives::BlockNumHash;
 use alloy_primitives::{Address, B256, U256, map::DefaultHashBuilder};
+use generations::Generations;
 use revm::database::{BundleAccount, BundleState};
 use state_root::updates::Account;
 use std::{
-    collections::HashMap,
     hash::{BuildHasher, Hash},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -31,14 +33,12 @@ use std::{
 
 /// Parts with a lock of their own.
 const SHARDS: usize = 64;
-/// What an account takes: key, value, and the room a hash table leaves.
-const ACCOUNT_BYTES: usize = 256;
-/// What a slot takes, likewise.
-const SLOT_BYTES: usize = 192;
 /// Of the bound, the part in eighths that is for slots.
 const SLOT_EIGHTHS: usize = 7;
 
 type SlotKey = (Address, U256);
+type Accounts = Generations<Address, Option<Account>>;
+type Slots = Generations<SlotKey, U256>;
 
 /// The cache. Shared by all threads that execute or pre-execute.
 pub(super) struct StateCache {
@@ -48,8 +48,6 @@ pub(super) struct StateCache {
     lost: AtomicBool,
     shards: Box<[Mutex<Shard>]>,
     hasher: DefaultHashBuilder,
-    accounts_per_shard: usize,
-    slots_per_shard: usize,
 }
 
 /// The block whose state is cached.
@@ -68,26 +66,29 @@ pub(super) struct CachedState {
     complete_after: u64,
 }
 
-#[derive(Debug, Default)]
 struct Shard {
-    accounts: Generations<Address, Option<Account>>,
-    slots: Generations<SlotKey, U256>,
+    accounts: Accounts,
+    slots: Slots,
 }
 
 impl StateCache {
     /// A cache of at most about `bytes`; `None` when that is too little to keep anything.
     pub(super) fn new(bytes: usize) -> Option<Arc<Self>> {
         let share = bytes / 8 / SHARDS;
-        let (slots, accounts) = (share * SLOT_EIGHTHS / SLOT_BYTES, share / ACCOUNT_BYTES);
+        let slots = share * SLOT_EIGHTHS / Slots::ENTRY_BYTES;
+        let accounts = share / Accounts::ENTRY_BYTES;
         (slots > 0 && accounts > 0).then(|| {
+            let hasher = DefaultHashBuilder::default();
+            let shard = || Shard {
+                accounts: Accounts::new(accounts, hasher.clone()),
+                slots: Slots::new(slots, hasher.clone()),
+            };
             Arc::new(Self {
                 epoch: AtomicU64::new(0),
                 tip: Mutex::new(None),
                 lost: AtomicBool::new(false),
-                shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-                hasher: DefaultHashBuilder::default(),
-                accounts_per_shard: accounts,
-                slots_per_shard: slots,
+                shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
+                hasher,
             })
         })
     }
@@ -138,10 +139,12 @@ impl StateCache {
         }
         for (address, changed) in &changes.state {
             let account = changed.info.as_ref().map(stored_account);
-            self.put_account(&mut lock(self.account_shard(address)), *address, account);
+            let place = self.place(address);
+            self.put_account(&mut lock(place.shard), place.hash, *address, account);
             for (slot, value) in &changed.storage {
                 let key = (*address, *slot);
-                self.put_slot(&mut lock(self.slot_shard(&key)), key, value.present_value);
+                let place = self.place(&key);
+                self.put_slot(&mut lock(place.shard), place.hash, key, value.present_value);
             }
         }
         let lost = self.lost.swap(false, Ordering::Relaxed);
@@ -155,15 +158,14 @@ impl StateCache {
         });
     }
 
-    fn put_account(&self, shard: &mut Shard, address: Address, account: Option<Account>) {
-        let capacity = self.accounts_per_shard;
-        if shard.accounts.insert(address, account, capacity) {
+    fn put_account(&self, shard: &mut Shard, hash: u64, key: Address, account: Option<Account>) {
+        if shard.accounts.insert(hash, key, account) {
             self.lost.store(true, Ordering::Relaxed);
         }
     }
 
-    fn put_slot(&self, shard: &mut Shard, key: SlotKey, value: U256) {
-        if shard.slots.insert(key, value, self.slots_per_shard) {
+    fn put_slot(&self, shard: &mut Shard, hash: u64, key: SlotKey, value: U256) {
+        if shard.slots.insert(hash, key, value) {
             self.lost.store(true, Ordering::Relaxed);
         }
     }
@@ -172,32 +174,24 @@ impl StateCache {
         self.epoch.fetch_add(1, Ordering::Relaxed);
         self.lost.store(false, Ordering::Relaxed);
         for shard in &self.shards {
-            *lock(shard) = Shard::default();
+            let mut shard = lock(shard);
+            shard.accounts.clear();
+            shard.slots.clear();
         }
     }
 
-    fn account_shard(&self, address: &Address) -> &Mutex<Shard> {
-        self.shard(address)
+    fn place(&self, key: &impl Hash) -> Place<'_> {
+        let hash = self.hasher.hash_one(key);
+        // The table in the shard takes the lowest and the highest bits.
+        let shard = &self.shards[(hash >> 40) as usize % SHARDS];
+        Place { hash, shard }
     }
+}
 
-    fn slot_shard(&self, key: &SlotKey) -> &Mutex<Shard> {
-        // Slots of one contract are spread as well.
-        let (address, slot) = key;
-        let slot = slot.as_limbs().iter().fold(0, |mixed, limb| mixed ^ limb);
-        let mixed = slot.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let own = self.hasher.hash_one(address) ^ mixed;
-        &self.shards[own as usize % SHARDS]
-    }
-
-    fn shard(&self, key: &impl Hash) -> &Mutex<Shard> {
-        &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
-    }
-
-    /// The shard, as long as the state is still that of `epoch`.
-    fn at<'s>(&self, shard: &'s Mutex<Shard>, epoch: u64) -> Option<MutexGuard<'s, Shard>> {
-        let shard = lock(shard);
-        (self.epoch.load(Ordering::Relaxed) == epoch).then_some(shard)
-    }
+/// Where a key is looked for.
+struct Place<'s> {
+    hash: u64,
+    shard: &'s Mutex<Shard>,
 }
 
 /// What the cache says.
@@ -214,48 +208,54 @@ pub(super) enum Known<T> {
 impl CachedState {
     /// An account; an inner `None` when there is none.
     pub(super) fn account(&self, address: &Address) -> Known<Option<Account>> {
-        let cache = &self.cache;
-        let Some(mut shard) = cache.at(cache.account_shard(address), self.epoch) else {
+        let Some((hash, mut shard)) = self.at(address) else {
             return Known::Nothing;
         };
-        let Some((account, is_young)) = shard.accounts.get(address) else {
+        let Some((account, is_young)) = shard.accounts.get(hash, address) else {
             return self.missing();
         };
         if !is_young {
-            cache.put_account(&mut shard, *address, account);
+            self.cache.put_account(&mut shard, hash, *address, account);
         }
         Known::Value(account)
     }
 
     /// Keeps what was read.
     pub(super) fn keep_account(&self, address: Address, account: Option<Account>) {
-        let cache = &self.cache;
-        if let Some(mut shard) = cache.at(cache.account_shard(&address), self.epoch) {
-            cache.put_account(&mut shard, address, account);
+        if let Some((hash, mut shard)) = self.at(&address) {
+            self.cache.put_account(&mut shard, hash, address, account);
         }
     }
 
     /// The value of a slot.
     pub(super) fn slot(&self, address: Address, slot: U256) -> Known<U256> {
-        let (cache, key) = (&self.cache, (address, slot));
-        let Some(mut shard) = cache.at(cache.slot_shard(&key), self.epoch) else {
+        let key = (address, slot);
+        let Some((hash, mut shard)) = self.at(&key) else {
             return Known::Nothing;
         };
-        let Some((value, is_young)) = shard.slots.get(&key) else {
+        let Some((value, is_young)) = shard.slots.get(hash, &key) else {
             return self.missing();
         };
         if !is_young {
-            cache.put_slot(&mut shard, key, value);
+            self.cache.put_slot(&mut shard, hash, key, value);
         }
         Known::Value(value)
     }
 
     /// Keeps what was read.
     pub(super) fn keep_slot(&self, address: Address, slot: U256, value: U256) {
-        let (cache, key) = (&self.cache, (address, slot));
-        if let Some(mut shard) = cache.at(cache.slot_shard(&key), self.epoch) {
-            cache.put_slot(&mut shard, key, value);
+        let key = (address, slot);
+        if let Some((hash, mut shard)) = self.at(&key) {
+            self.cache.put_slot(&mut shard, hash, key, value);
         }
+    }
+
+    /// A key's hash and its shard, as long as the state is still that of this reader.
+    fn at(&self, key: &impl Hash) -> Option<(u64, MutexGuard<'_, Shard>)> {
+        let place = self.cache.place(key);
+        let shard = lock(place.shard);
+        let is_current = self.cache.epoch.load(Ordering::Relaxed) == self.epoch;
+        is_current.then_some((place.hash, shard))
     }
 
     /// What it means that an entry is missing. Asked under the lock of its shard, so that its loss
@@ -268,48 +268,6 @@ impl CachedState {
     }
 }
 
-/// A map that forgets what was not asked for while half of its capacity came in.
-#[derive(Debug)]
-struct Generations<K, V> {
-    young: HashMap<K, V, DefaultHashBuilder>,
-    old: HashMap<K, V, DefaultHashBuilder>,
-}
-
-impl<K, V> Default for Generations<K, V> {
-    fn default() -> Self {
-        Self {
-            young: HashMap::default(),
-            old: HashMap::default(),
-        }
-    }
-}
-
-impl<K: Eq + Hash + Copy, V: Copy> Generations<K, V> {
-    /// A value, and whether it is in the younger generation; otherwise it should be inserted again.
-    fn get(&self, key: &K) -> Option<(V, bool)> {
-        let young = self.young.get(key).map(|value| (*value, true));
-        young.or_else(|| self.old.get(key).map(|value| (*value, false)))
-    }
-
-    /// Whether something was dropped to make room.
-    fn insert(&mut self, key: K, value: V, capacity: usize) -> bool {
-        let full = self.young.len() >= capacity.div_ceil(2) && !self.young.contains_key(&key);
-        self.old.remove(&key);
-        let mut dropped = false;
-        if full {
-            dropped = !self.old.is_empty();
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.insert(key, value);
-        dropped
-    }
-
-    fn clear(&mut self) {
-        self.young.clear();
-        self.old.clear();
-    }
-}
-
 /// Entries are inserted and removed whole, so a panic elsewhere leaves nothing half done.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -318,8 +276,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloy_primitives::map::B256Map;
-    use proptest::prelude::*;
     use revm::{
         database::{AccountStatus, BundleAccount, states::StorageSlot},
         state::AccountInfo,
@@ -450,34 +406,6 @@ mod tests {
     #[test]
     fn a_bound_too_small_for_anything_means_no_cache() {
         assert!(StateCache::new(0).is_none());
-        assert!(StateCache::new(64 << 10).is_none());
-    }
-
-    proptest! {
-        /// Whatever is asked and kept, an answer is the last value kept, nothing is missing that
-        /// was not reported as dropped, and the number of entries stays within the capacity.
-        #[test]
-        fn what_is_kept_is_right_and_bounded(
-            steps in prop::collection::vec((0_u8..40, any::<Option<u16>>()), 0..400),
-            capacity in 1_usize..20,
-        ) {
-            let mut kept = Generations::default();
-            let mut model: B256Map<u16> = B256Map::default();
-            let mut lost = false;
-            for (key, value) in steps {
-                let key = B256::repeat_byte(key);
-                match value {
-                    Some(value) => {
-                        lost |= kept.insert(key, value, capacity);
-                        model.insert(key, value);
-                    }
-                    None => match kept.get(&key) {
-                        Some((found, _)) => prop_assert_eq!(Some(&found), model.get(&key)),
-                        None => prop_assert!(lost || !model.contains_key(&key)),
-                    },
-                }
-                prop_assert!(kept.young.len() + kept.old.len() <= capacity + 1);
-            }
-        }
+        assert!(StateCache::new(32 << 10).is_none());
     }
 }
