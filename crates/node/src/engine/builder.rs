@@ -8,10 +8,11 @@ use super::{
     era::{BlockRules, Era},
     execute::{BlockRun, ExecuteError, Executed, Rewarded, open_state},
     reader::{ChainReader, ReadError, Shared},
+    receipts::ReceiptSummary,
     root::{account_changes, root_after},
     senders::{SenderError, SenderRecovery, SenderStream, SignatureRules},
     tree::ParentState,
-    validate::{self, MAX_BLOCK_BYTES, ReceiptSummary},
+    validate::{self, MAX_BLOCK_BYTES},
 };
 use crate::{
     chainspec::ChainSpec,

@@ -167,6 +167,11 @@ impl<'a> BlockRun<'a> {
         self.executor.execute_transaction(transaction)
     }
 
+    /// Receipts of the transactions so far.
+    pub(super) fn receipts(&self) -> &[Receipt] {
+        &self.executor.receipts
+    }
+
     /// Gas used so far.
     pub(super) fn gas_used(&self) -> u64 {
         self.executor.cumulative_tx_gas_used

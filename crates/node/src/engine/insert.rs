@@ -9,12 +9,13 @@ use super::{
     era::{self, BlockRules, Era},
     execute::{BlockRun, BlockState, ExecuteError, Executed, Rewarded, open_state, take_changes},
     reader::ChainReader,
+    receipts::{ReceiptStream, ReceiptSummary},
     report::{Added, RootReport},
     root::{BlockRoot, StepRoots},
     senders::{SenderStream, SignatureRules},
     state_cache::CachedState,
     tree::{ExecutedBlock, ParentState},
-    validate::{self, Blame, Invalid, Payload, ReceiptSummary},
+    validate::{self, Blame, Invalid, Payload},
     waiting::as_payload,
 };
 use crate::{
@@ -313,10 +314,12 @@ impl Engine {
         let (mut state, mut steps) = self.open_block(payload.header.number, parent, &root)?;
         prepare.exit();
         times.prepare = started.elapsed();
+        let mut receipts = ReceiptStream::start();
         let mut running = Running {
             rules,
             senders,
             steps: &mut steps,
+            receipts: &mut receipts,
             times: &mut times.execution,
         };
         let (executed, signed) = running.run(payload, &mut state)?;
@@ -324,10 +327,7 @@ impl Engine {
         state.set_state_hook(None);
         let held = self.hold_writer();
         let root = root.end()?;
-        let step_roots = steps.map(|steps| steps.roots);
-        let executed = beside("receipt_root", move || {
-            (summary(&executed.receipts, step_roots), executed)
-        });
+        let receipts = summary(receipts, &executed.receipts, steps);
         let merging = Instant::now();
         let bundle =
             debug_span!(target: TARGET, "merge transitions").in_scope(|| take_changes(state));
@@ -341,8 +341,7 @@ impl Engine {
         payload.seal(wait(&transactions_root)?)?;
         payload.check_blob_hashes(&signed.0)?;
         validate::check_size(chain, payload)?;
-        let (receipts, executed) = wait(&executed)?;
-        validate::check_results(&payload.header, &executed, &receipts)?;
+        validate::check_results(&payload.header, &executed, &wait(&receipts)?)?;
         // A strategy that knows no root takes the header's on trust.
         if let Some(root) = outcome.root {
             validate::check_state_root(&payload.header, root)?;
@@ -390,11 +389,20 @@ impl Engine {
     }
 }
 
-fn summary(receipts: &[Receipt], step_roots: Option<Vec<B256>>) -> ReceiptSummary {
-    match step_roots {
-        Some(roots) => ReceiptSummary::with_state_roots(receipts, &roots),
-        None => ReceiptSummary::of(receipts),
-    }
+/// The summary of all receipts, of which a stream has seen some: without it where they name state
+/// roots.
+fn summary(
+    stream: ReceiptStream,
+    receipts: &[Receipt],
+    steps: Option<StepRoots>,
+) -> Receiver<ReceiptSummary> {
+    let Some(StepRoots { roots, .. }) = steps else {
+        return stream.end(receipts);
+    };
+    let receipts = receipts.to_vec();
+    beside("receipt_root", move || {
+        ReceiptSummary::with_state_roots(&receipts, &roots)
+    })
 }
 
 /// The execution of one block's transactions, as their senders become known.
@@ -402,6 +410,7 @@ struct Running<'a> {
     rules: BlockRules<'a>,
     senders: SenderStream,
     steps: &'a mut Option<StepRoots>,
+    receipts: &'a mut ReceiptStream,
     times: &'a mut ExecutionTimes,
 }
 
@@ -426,8 +435,9 @@ impl Running<'_> {
         for transaction in self.senders.by_ref() {
             let transaction = transaction.map_err(|error| Invalid::block(error.to_string()))?;
             run.transact(&transaction).map_err(ExecuteError::from)?;
-            if let Some(steps) = self.steps {
-                steps.note()?;
+            match self.steps {
+                None => self.receipts.see(run.receipts()),
+                Some(steps) => steps.note()?,
             }
             let (transaction, sender) = transaction.into_parts();
             signed.0.push(transaction);

@@ -27,6 +27,7 @@ mod persistence;
 mod proof;
 mod provider;
 pub mod reader;
+mod receipts;
 mod reorg;
 mod report;
 mod root;

@@ -9,8 +9,8 @@ use super::{
     execute::{ExecuteError, Receipts, evm_env},
     proof::{ProofError, Tries},
     reader::{ChainReader, ReadError, StateReader},
+    receipts::ReceiptSummary,
     root::account_changes,
-    validate::ReceiptSummary,
 };
 use crate::chainspec::ChainSpec;
 use alloy_consensus::{Header, TxType};

@@ -6,18 +6,16 @@
 use super::{
     era::{BlockRules, check_era},
     execute::Executed,
+    receipts::ReceiptSummary,
 };
 use crate::{
     chainspec::ChainSpec,
-    primitives::{Block, Receipt, TransactionSigned},
+    primitives::{Block, TransactionSigned},
 };
 use alloy_consensus::{
-    EMPTY_OMMER_ROOT_HASH, Eip658Value, Header, Receipt as EthereumReceipt, Transaction, TxReceipt,
+    EMPTY_OMMER_ROOT_HASH, Header, Transaction,
     constants::MAXIMUM_EXTRA_DATA_SIZE,
-    proofs::{
-        calculate_ommers_root, calculate_receipt_root, calculate_withdrawals_root,
-        ordered_trie_root_encoded,
-    },
+    proofs::{calculate_ommers_root, calculate_withdrawals_root, ordered_trie_root_encoded},
 };
 use alloy_eips::{
     eip1559::DEFAULT_ELASTICITY_MULTIPLIER,
@@ -26,7 +24,7 @@ use alloy_eips::{
     eip4895::Withdrawals,
 };
 use alloy_hardforks::EthereumHardforks;
-use alloy_primitives::{B256, Bloom, Bytes};
+use alloy_primitives::{B256, Bytes};
 use alloy_rlp::Encodable;
 use alloy_rpc_types_engine::{ExecutionData, ExecutionPayloadSidecar, PayloadError};
 use std::sync::Arc;
@@ -470,57 +468,6 @@ fn list_bytes(payload_length: usize) -> usize {
         payload_length,
     }
     .length_with_payload()
-}
-
-/// Fields of a header that depend on the receipts alone.
-pub(super) struct ReceiptSummary {
-    /// Root of the trie of receipts.
-    pub(super) root: B256,
-    /// Union of the receipts' blooms.
-    pub(super) bloom: Bloom,
-}
-
-impl ReceiptSummary {
-    /// Hashes every receipt, which is worth a thread of its own.
-    pub(super) fn of(receipts: &[Receipt]) -> Self {
-        let with_bloom: Vec<_> = receipts.iter().map(TxReceipt::with_bloom_ref).collect();
-        Self {
-            root: calculate_receipt_root(&with_bloom),
-            bloom: union(with_bloom.iter().map(|receipt| &receipt.logs_bloom)),
-        }
-    }
-
-    /// Before Byzantium (EIP-658) a receipt names the state root after its transaction instead of
-    /// the outcome.
-    pub(super) fn with_state_roots(receipts: &[Receipt], roots: &[B256]) -> Self {
-        let with_bloom: Vec<_> = receipts
-            .iter()
-            .zip(roots)
-            .map(|(receipt, root)| {
-                TxReceipt::into_with_bloom(EthereumReceipt {
-                    status: Eip658Value::PostState(*root),
-                    cumulative_gas_used: receipt.cumulative_gas_used,
-                    logs: receipt.logs.clone(),
-                })
-            })
-            .collect();
-        let encoded: Vec<Bytes> = with_bloom
-            .iter()
-            .map(|receipt| alloy_rlp::encode(receipt).into())
-            .collect();
-        Self {
-            root: ordered_trie_root_encoded(&encoded),
-            bloom: union(with_bloom.iter().map(|receipt| &receipt.logs_bloom)),
-        }
-    }
-}
-
-fn union<'a>(blooms: impl Iterator<Item = &'a Bloom>) -> Bloom {
-    let mut union = Bloom::ZERO;
-    for bloom in blooms {
-        union.accrue_bloom(bloom);
-    }
-    union
 }
 
 /// Checks what execution produced against the header; the state root is checked by itself.
