@@ -23,7 +23,7 @@ use std::{
 };
 use tracing::{Span, debug_span};
 
-/// Receipts that are sent together: a wake-up costs about as much as one of them.
+/// Receipts that are sent together, so that there are few wake-ups.
 const GROUP: usize = 32;
 /// The first index whose key in the trie, its RLP, sorts behind that of index 0, which is 0x80.
 const FIRST_BEHIND_ZERO: usize = 128;

@@ -47,12 +47,14 @@ impl<K: Eq + Hash + Copy, V: Copy> Generations<K, V> {
             *known = value;
             return false;
         }
+        let half = self.capacity.div_ceil(2);
         let mut dropped = false;
-        if self.young.len() >= self.capacity.div_ceil(2) {
+        if self.young.len() >= half {
             dropped = self.old.len() > 0;
             self.old = take(&mut self.young);
         }
-        self.young.push(hash, (key, value), &self.hasher);
+        let room = CHUNK.min(half);
+        self.young.push(hash, (key, value), (&self.hasher, room));
         dropped
     }
 
@@ -71,7 +73,7 @@ impl<K: Eq + Hash + Copy, V: Copy> Generations<K, V> {
 /// Entries in the order in which they came, in chunks that never move, and a table of where each is.
 ///
 /// A table of the entries themselves would be half empty and, whenever it grows, copied to memory
-/// that was never touched, whose pages cost more than all the searching.
+/// that was never touched.
 struct Entries<K, V> {
     places: HashTable<u32>,
     chunks: Vec<Vec<(K, V)>>,
@@ -109,11 +111,11 @@ impl<K: Eq + Hash, V: Copy> Entries<K, V> {
         Some(&mut self.chunks[place / CHUNK][place % CHUNK].1)
     }
 
-    /// Adds an entry whose key is new.
-    fn push(&mut self, hash: u64, entry: (K, V), hasher: &DefaultHashBuilder) {
+    /// Adds an entry whose key is new; a chunk that begins with it has this room.
+    fn push(&mut self, hash: u64, entry: (K, V), (hasher, room): (&DefaultHashBuilder, usize)) {
         let place = self.len() as u32;
         if (place as usize).is_multiple_of(CHUNK) {
-            self.chunks.push(Vec::with_capacity(CHUNK));
+            self.chunks.push(Vec::with_capacity(room));
         }
         if let Some(chunk) = self.chunks.last_mut() {
             chunk.push(entry);
