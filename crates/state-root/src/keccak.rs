@@ -50,6 +50,11 @@ impl Inputs {
         self.end();
     }
 
+    /// Bytes of memory that it has.
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
+    }
+
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();

@@ -19,12 +19,14 @@ use crate::{
 };
 use alloy_primitives::{B256, U256};
 use alloy_trie::Nibbles;
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
 /// Room for the RLP of a leaf: a path of 32 bytes and an account, with their headers.
 const LEAF_RLP: usize = 160;
 /// The longest RLP of a branch: sixteen hashes and an empty value.
 const BRANCH_RLP: usize = 3 + 16 * 33 + 1;
+/// Room that a thread may keep, in bytes: for about a thousand nodes of one level.
+const ROOM_BYTES: usize = 512 << 10;
 
 /// A changed node.
 struct Item<'t, K> {
@@ -59,7 +61,37 @@ struct Changed<'t, K> {
     items: Vec<Item<'t, K>>,
     /// Encodings of the subtrees' roots.
     roots: Vec<&'t mut Option<Encoded>>,
+}
+
+/// Room to encode in, which a thread keeps: growing it takes longer than what is done with it.
+#[derive(Default)]
+struct Room {
+    inputs: Inputs,
+    /// Items whose encodings are the inputs, and whether the database stores them.
+    pending: Vec<(u32, bool)>,
     stored: Stored,
+}
+
+thread_local! {
+    static ROOM: Cell<Room> = Cell::default();
+}
+
+/// Lends the thread's room, which is given back to the system when it has grown too large.
+fn with_room(work: impl FnOnce(&mut Room)) {
+    let mut room = ROOM.take();
+    work(&mut room);
+    if room.bytes() <= ROOM_BYTES {
+        ROOM.set(room);
+    }
+}
+
+impl Room {
+    fn bytes(&self) -> usize {
+        self.inputs.capacity()
+            + self.pending.capacity() * size_of::<(u32, bool)>()
+            + self.stored.changes.capacity() * size_of::<StoredChange>()
+            + self.stored.hashes.capacity() * size_of::<B256>()
+    }
 }
 
 /// What becomes of stored branches, level by level.
@@ -102,15 +134,15 @@ impl Stored {
     }
 
     /// Hands out the changes, each to the list of its trie, ascending by path.
-    fn into_updates(mut self, mut push: impl FnMut(u32, NodeUpdate)) {
+    fn take_updates(&mut self, mut push: impl FnMut(u32, NodeUpdate)) {
         // So are items.
         self.changes.sort_unstable_by_key(|change| change.item);
-        // It lives as long as its block waits to be saved.
-        self.hashes.shrink_to_fit();
-        let hashes = Arc::new(self.hashes);
+        // A copy is as long as it has to be: it lives as long as its block waits to be saved.
+        let hashes = Arc::new(self.hashes.clone());
+        self.hashes.clear();
         for StoredChange {
             trie, path, branch, ..
-        } in self.changes
+        } in self.changes.drain(..)
         {
             let in_list = |(masks, start)| StoredBranch::in_list(masks, start, Arc::clone(&hashes));
             push(trie, (path, branch.map(in_list)));
@@ -123,7 +155,6 @@ impl<'t, K: Kind> Changed<'t, K> {
         Self {
             items: Vec::new(),
             roots: Vec::new(),
-            stored: Stored::default(),
         }
     }
 
@@ -177,10 +208,20 @@ impl<'t, K: Kind> Changed<'t, K> {
         (order, counts)
     }
 
-    /// Encodes all that was taken in.
-    fn encode(&mut self, scratch: &mut Scratch) {
-        let mut inputs = Inputs::default();
-        let mut pending = Vec::new();
+    /// Encodes all that was taken in, and hands out what becomes of stored branches.
+    fn encode(&mut self, scratch: &mut Scratch, push: impl FnMut(u32, NodeUpdate)) {
+        with_room(|room| {
+            self.encode_in(room, scratch);
+            room.stored.take_updates(push);
+        });
+    }
+
+    fn encode_in(&mut self, room: &mut Room, scratch: &mut Scratch) {
+        let Room {
+            inputs,
+            pending,
+            stored: stored_branches,
+        } = room;
         let (order, counts) = self.by_height();
         let mut rest = order.as_slice();
         for (height, count) in counts.into_iter().enumerate() {
@@ -191,7 +232,7 @@ impl<'t, K: Kind> Changed<'t, K> {
             inputs.bytes().reserve(count * most);
             for &index in level {
                 let item = &mut self.items[index as usize];
-                let stored = item.write(index, scratch, &mut inputs, &mut self.stored);
+                let stored = item.write(index, scratch, inputs, stored_branches);
                 if inputs.open().len() < B256::len_bytes() {
                     // So short that it needs no hash.
                     let rlp = ChildRef::to_node(inputs.open());
@@ -293,11 +334,8 @@ fn encode_changed<'s, K: Kind>(
     }
     first(&mut changed, found);
     found.count_hashed(changed.items.len());
-    changed.encode(&mut found.scratch);
     let updates = &mut found.nodes.updates;
-    changed
-        .stored
-        .into_updates(|_, update| updates.push(update));
+    changed.encode(&mut found.scratch, |_, update| updates.push(update));
 }
 
 /// Encodes the storage tries of changed accounts, all of them together.
@@ -314,11 +352,10 @@ fn encode_storages(accounts: &mut Changed<'_, BoxedAccount>, found: &mut Found) 
         }
     }
     found.count_hashed(changed.items.len());
-    changed.encode(&mut found.scratch);
     let mut updates: Vec<_> = owners.iter().map(|_| Vec::new()).collect();
-    changed
-        .stored
-        .into_updates(|trie, update| updates[trie as usize].push(update));
+    changed.encode(&mut found.scratch, |trie, update| {
+        updates[trie as usize].push(update);
+    });
     for (address, updates) in owners.into_iter().zip(updates) {
         if !updates.is_empty() {
             let removed = Vec::new();
