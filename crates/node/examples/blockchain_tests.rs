@@ -216,6 +216,7 @@ fn engine_config() -> EngineConfig {
         },
         check_state_root: true,
         sender_recovery: SenderRecovery::default(),
+        execution_nice: 0,
         injected_slowdown: 0.0,
         skip_invalid_transactions: false,
     }

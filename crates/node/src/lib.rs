@@ -9,5 +9,6 @@ pub mod commands;
 pub mod engine;
 pub mod pool;
 pub mod primitives;
+mod priority;
 pub mod rpc;
 pub mod telemetry;

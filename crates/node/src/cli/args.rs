@@ -311,6 +311,14 @@ pub struct EngineArgs {
     /// processor can (AVX-512 IFMA)
     #[arg(long = "bench.senders-one-by-one")]
     pub senders_one_by_one: bool,
+    /// Nice value of the threads that execute, above that of those that compute the state root, which so
+    /// get a CPU first. Default: 3 with range-steal, else 0
+    #[arg(
+        long = "bench.execution-nice",
+        value_parser = clap::value_parser!(u8).range(0..=19),
+        value_name = "STEPS"
+    )]
+    pub execution_nice: Option<u8>,
     /// Test of a benchmark: take this much longer for every payload, in percent of its own time
     #[arg(
         long = "bench.inject-slowdown",

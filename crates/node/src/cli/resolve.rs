@@ -22,7 +22,7 @@ use crate::{
 use alloy_primitives::U256;
 use eyre::{Context as _, eyre};
 use state_db::{OpenOptions, SyncMode};
-use state_root::{ChunkPolicy, RootConfig};
+use state_root::{ChunkPolicy, RootConfig, RootStrategy};
 use std::{env, net::SocketAddr, num::NonZeroUsize, path::PathBuf, thread};
 
 /// What one megabyte of `--rpc.max-*-size` is, in bytes.
@@ -203,10 +203,21 @@ fn engine(args: &EngineArgs) -> eyre::Result<EngineConfig> {
         } else {
             SenderRecovery::SideBySide
         },
+        execution_nice: args.execution_nice.unwrap_or_else(|| execution_nice(args)),
         injected_slowdown: args.inject_slowdown,
         skip_invalid_transactions: false,
         gas_limit_target: 0,
     })
+}
+
+/// How far executing yields to range-steal, in steps of its nice value. It does not yield to reth's
+/// policies, since reth's threads do not yield to its proof workers.
+const EXECUTION_NICE: u8 = 3;
+
+fn execution_nice(args: &EngineArgs) -> u8 {
+    let is_ours =
+        args.root_strategy == RootStrategy::Task && args.chunk_policy == ChunkPolicy::RangeSteal;
+    if is_ours { EXECUTION_NICE } else { 0 }
 }
 
 /// Least number of blocks that wait for a save before the engine does.
@@ -331,6 +342,19 @@ mod tests {
         assert_eq!(config.auth.unwrap().address.to_string(), "127.0.0.1:8551");
         assert_eq!((config.http, config.ws), (None, None));
         assert!(!config.methods.idle_at_startup);
+    }
+
+    #[test]
+    fn executing_yields_to_range_steal_or_as_far_as_it_is_told() {
+        let of = |flags| resolved(flags).engine.execution_nice;
+        assert_eq!(of(""), 0);
+        assert_eq!(of("--bench.chunk-policy reth-1.11"), 0);
+        assert_eq!(of("--bench.chunk-policy range-steal"), 3);
+        let late = "--bench.chunk-policy range-steal --bench.root-strategy serial";
+        assert_eq!(of(late), 0);
+        let told = "--bench.chunk-policy range-steal --bench.execution-nice 0";
+        assert_eq!(of(told), 0);
+        assert_eq!(of("--bench.execution-nice 19"), 19);
     }
 
     #[test]

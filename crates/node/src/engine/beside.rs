@@ -6,7 +6,7 @@ use std::{num::NonZeroUsize, sync::LazyLock};
 use threads::Threads;
 use tracing::{Span, debug_span};
 
-/// The process's threads for such work. They are not rayon's, which yield before they sleep and so
+/// The process's threads for such work, as ready to yield as the thread that starts them. They are not rayon's, which yield before they sleep and so
 /// are in the way of execution, but as many, so that `RAYON_NUM_THREADS` counts. `None` when the
 /// system grants none.
 static THREADS: LazyLock<Option<Threads>> = LazyLock::new(|| {
@@ -15,6 +15,11 @@ static THREADS: LazyLock<Option<Threads>> = LazyLock::new(|| {
     let refused = |error: &_| tracing::warn!(target: TARGET, %error, "No threads beside execution");
     started.inspect_err(refused).ok()
 });
+
+/// Starts the threads, unless some engine of this process has.
+pub(super) fn start() {
+    LazyLock::force(&THREADS);
+}
 
 /// How many threads do such work: without any of their own, the caller.
 pub(super) fn thread_count() -> usize {

@@ -350,7 +350,8 @@ impl Engine {
         let root = RootReport {
             root: outcome.root,
             counters: outcome.counters,
-            elapsed: times.root_wait,
+            elapsed: wait_for_root.blocked,
+            after_execution: wait_for_root.after_execution,
         };
         let block = ExecutedBlock::new(
             Arc::new(chain_block),

@@ -42,7 +42,7 @@ mod validate;
 mod waiting;
 pub mod witness;
 
-use crate::{chainspec::ChainSpec, primitives::BlockNumHash, telemetry::EngineMetrics};
+use crate::{chainspec::ChainSpec, primitives::BlockNumHash, priority, telemetry::EngineMetrics};
 use alloy_primitives::B256;
 use alloy_rpc_types_engine::PayloadId;
 pub use builder::{BuildError, BuildRequest, BuiltPayload, gas_limit_towards};
@@ -86,6 +86,8 @@ pub struct EngineConfig {
     pub check_state_root: bool,
     /// How the senders of a payload's transactions are recovered.
     pub sender_recovery: SenderRecovery,
+    /// By how many steps the nice value of executing is above that of the state root's threads.
+    pub execution_nice: u8,
     /// For tests of the harness: part of its own time that every payload takes longer; 0 is none.
     pub injected_slowdown: f64,
     /// When building: leave out transactions that cannot be included, and their sender's later
@@ -189,6 +191,7 @@ pub fn spawn(
     std::thread::Builder::new()
         .name("engine".into())
         .spawn(move || {
+            engine.set_priority();
             // Answered once everything the engine holds is closed, so that the database can be
             // opened again.
             if let Some((answer, result)) = engine.run(&received) {
@@ -375,6 +378,12 @@ impl Engine {
             Some(reason) => Err(EngineError::Persistence(reason.clone())),
             None => Ok(()),
         }
+    }
+
+    /// Gives the calling thread, which is the engine's, and those beside it their priority.
+    fn set_priority(&self) {
+        priority::yield_by(self.config.execution_nice);
+        beside::start();
     }
 
     /// Ends the engine's work for good: requests fail with `reason` from now on, and whoever

@@ -4,7 +4,7 @@
 //! requests. At most one save is under way.
 
 use super::{EngineError, tree::ExecutedBlock};
-use crate::{primitives::BlockNumHash, telemetry::SaveMetrics};
+use crate::{primitives::BlockNumHash, priority::yield_to_blocks, telemetry::SaveMetrics};
 use alloy_primitives::{B256, KECCAK256_EMPTY, U256};
 use crossbeam_channel::{Receiver, Sender};
 use revm::{
@@ -22,9 +22,6 @@ use tracing::debug_span;
 
 /// Numbers of the safe and the finalized block, as far as they are in the database.
 pub(super) type Markers = (Option<u64>, Option<u64>);
-
-/// The nice value of threads that run when nothing else does.
-const LOWEST_PRIORITY: i32 = 19;
 
 /// One batch, oldest block first, and the markers that go with it.
 struct Save {
@@ -77,6 +74,9 @@ impl Persistence {
         let thread = std::thread::Builder::new()
             .name("persistence".into())
             .spawn(move || {
+                // Saving takes as much CPU time as executing does. What it does not get in a burst of
+                // blocks comes together in larger saves, which cost less; the engine waits when there
+                // is too much to save.
                 yield_to_blocks();
                 for job in received {
                     if sender.send(save(&db, &job, &metrics)).is_err() {
@@ -130,17 +130,6 @@ impl Drop for Persistence {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-/// Lets the calling thread run when the threads that execute blocks leave a CPU free.
-///
-/// Saving takes as much CPU time as executing does. What it does not get in a burst of blocks comes
-/// together in larger saves, which cost less; the engine waits when there is too much to save.
-fn yield_to_blocks() {
-    let thread = rustix::thread::gettid();
-    if let Err(error) = rustix::process::setpriority_process(Some(thread), LOWEST_PRIORITY) {
-        tracing::debug!(target: "engine::persistence", %error, "Saving runs at normal priority");
     }
 }
 

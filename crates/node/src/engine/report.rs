@@ -16,8 +16,10 @@ pub(super) struct RootReport {
     /// The root; `None` when the header's was taken on trust.
     pub(super) root: Option<B256>,
     pub(super) counters: RootCounters,
-    /// Time execution was over and the root was not.
+    /// Time the engine had nothing else to do for the block.
     pub(super) elapsed: Duration,
+    /// Time execution was over and the root was not.
+    pub(super) after_execution: Duration,
 }
 
 /// A block that was added to the tree.
@@ -78,6 +80,7 @@ fn state_root(report: &RootReport) {
         known_paths = counters.known_paths,
         nodes_hashed = counters.nodes_hashed,
         longest_chain = counters.longest_chain,
+        after_execution = ?report.after_execution,
         "State root task finished"
     );
 }

@@ -67,6 +67,7 @@ impl BlockRoot {
             .ok_or_else(|| EngineError::StateRoot("execution has not ended".into()))?;
         Ok(EndedRoot {
             started: self.started,
+            ended: Instant::now(),
             job: job.end(),
             source: self.source,
         })
@@ -76,6 +77,7 @@ impl BlockRoot {
 /// The root of a block whose changes are all known. The pool works on it.
 pub(super) struct EndedRoot {
     started: Instant,
+    ended: Instant,
     job: EndedJob,
     source: Arc<OverlaySource>,
 }
@@ -92,6 +94,7 @@ impl EndedRoot {
             .map_err(|error| EngineError::StateRoot(error.to_string()))?;
         let wait = RootWait {
             blocked: start.elapsed(),
+            after_execution: self.ended.elapsed(),
             total: self.started.elapsed(),
         };
         if check {
@@ -109,6 +112,8 @@ impl EndedRoot {
 pub(super) struct RootWait {
     /// How long the executing thread was blocked at the end.
     pub(super) blocked: Duration,
+    /// From the end of execution.
+    pub(super) after_execution: Duration,
     /// From the start of its job, execution included.
     pub(super) total: Duration,
 }

@@ -4,6 +4,7 @@
 //! for the collector. Invariant: ending a span never waits, and each span is counted once, as
 //! exported or as lost.
 
+use crate::priority::yield_to_blocks;
 use eyre::{Context as _, bail};
 use opentelemetry::{KeyValue, trace::TracerProvider as _};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response, hyper::HyperClient};
@@ -46,9 +47,6 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(5);
 const NEVER_TRACED: &str = "h2=off,hyper=off,hyper_util=off,tonic=off,tower=off,tokio=off,mio=off,signet_libmdbx=off,\
     opentelemetry=off,opentelemetry_sdk=off,opentelemetry_otlp=off,jsonrpsee=off,jsonrpsee-server=off,\
     soketto=off";
-
-/// The nice value of threads that run when nothing else does.
-const LOWEST_PRIORITY: i32 = 19;
 
 /// How spans are encoded and sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -228,13 +226,6 @@ pub(crate) fn shutdown() {
             warn!(target: "reth::otlp", exported, lost, %error, "Lost spans");
         }
     }
-}
-
-/// Lets the calling thread run when the threads that execute blocks leave a CPU free.
-fn yield_to_blocks() {
-    let thread = rustix::thread::gettid();
-    // Spans are sent at normal priority then.
-    let _ = rustix::process::setpriority_process(Some(thread), LOWEST_PRIORITY);
 }
 
 /// Passes spans on as long as few enough are waiting.

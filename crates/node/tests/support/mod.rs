@@ -166,6 +166,7 @@ pub(crate) fn config() -> EngineConfig {
         },
         check_state_root: true,
         sender_recovery: SenderRecovery::default(),
+        execution_nice: 0,
         injected_slowdown: 0.0,
         skip_invalid_transactions: false,
         gas_limit_target: 30_000_000,
