@@ -18,6 +18,7 @@ use node::{
 };
 use state_db::StateDb;
 use state_root::{ChunkPolicy, RootConfig, reference::root_of_leaves};
+use std::fs;
 use support::{
     FEE_RECIPIENT, Fork, Net, STORE, address_of, attributes, config, data, genesis, sender, state,
     store, transfer,
@@ -598,4 +599,32 @@ async fn old_state_is_read_through_history() {
         let later = B256::from(U256::from(n + 11));
         assert_eq!(state.storage(STORE, later).unwrap(), U256::ZERO);
     }
+}
+
+/// Nice values of this process's threads of a name (`proc_pid_stat(5)`, field 19).
+fn nice_values(name: &str) -> Vec<i32> {
+    let threads = fs::read_dir("/proc/self/task").unwrap();
+    // A thread of another test may have ended by now.
+    let stats =
+        threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("stat")).ok());
+    let nice = |stat: String| {
+        let (head, fields) = stat.rsplit_once(") ")?;
+        let value = fields.split(' ').nth(16)?.parse().ok()?;
+        head.ends_with(&format!("({name}")).then_some(value)
+    };
+    stats.filter_map(nice).collect()
+}
+
+#[tokio::test]
+async fn the_engine_s_thread_yields_as_far_as_it_is_told() {
+    let told = EngineConfig {
+        execution_nice: 7,
+        ..config()
+    };
+    let net = Net::with(genesis(Fork::Prague), told);
+    grow(&net, 0, 1).await;
+    let own = rustix::process::getpriority_process(None).unwrap();
+    let (told, saving) = ((own + 7).min(19), (own + 19).min(19));
+    assert!(nice_values("engine").contains(&told));
+    assert!(nice_values("persistence").contains(&saving));
 }

@@ -6,9 +6,9 @@ use std::{num::NonZeroUsize, sync::LazyLock};
 use threads::Threads;
 use tracing::{Span, debug_span};
 
-/// The process's threads for such work, as ready to yield as the thread that starts them. They are not rayon's, which yield before they sleep and so
-/// are in the way of execution, but as many, so that `RAYON_NUM_THREADS` counts. `None` when the
-/// system grants none.
+/// The process's threads for such work, with the priority of the thread that starts them. They are
+/// not rayon's, which yield before they sleep and so are in the way of execution, but as many, so
+/// that `RAYON_NUM_THREADS` counts. `None` when the system grants none.
 static THREADS: LazyLock<Option<Threads>> = LazyLock::new(|| {
     let count = NonZeroUsize::new(rayon::current_num_threads())?;
     let started = Threads::start("beside", count);

@@ -63,7 +63,7 @@ struct Changed<'t, K> {
     roots: Vec<&'t mut Option<Encoded>>,
 }
 
-/// Room to encode in, which a thread keeps: growing it takes longer than what is done with it.
+/// Room to encode in, which a thread keeps, so that it is not grown anew in every range.
 #[derive(Default)]
 struct Room {
     inputs: Inputs,
@@ -76,7 +76,7 @@ thread_local! {
     static ROOM: Cell<Room> = Cell::default();
 }
 
-/// Lends the thread's room, which is given back to the system when it has grown too large.
+/// Lends the thread's room, and drops it when it has grown too large.
 fn with_room(work: impl FnOnce(&mut Room)) {
     let mut room = ROOM.take();
     work(&mut room);
