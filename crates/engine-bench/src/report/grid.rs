@@ -4,7 +4,8 @@
 
 use super::{
     judged::{
-        LevelNoiseReport, LevelReport, RankReport, RatioReport, UndecidedReport, VersusReport,
+        LevelNoiseReport, LevelReport, MOST_TOLD, RankReport, RatioReport, UndecidedReport,
+        VersusReport,
     },
     model::{CellReport, Report},
 };
@@ -252,10 +253,16 @@ pub(super) fn engines(report: &Report) -> Grid {
 
 /// A ratio with its interval, where one is known.
 pub(super) fn ratio_text(ratio: &RatioReport) -> String {
-    match (ratio.low, ratio.high) {
-        (Some(low), Some(high)) => format!("{:.3} [{low:.3}, {high:.3}]", ratio.value),
-        _ => format!("{:.3}", ratio.value),
+    match (ratio.told(), ratio.ends()) {
+        (Some((low, high)), _) => format!("{:.3} [{low:.3}, {high:.3}]", ratio.value),
+        (None, Some(_)) => format!("{:.3} [{}]", ratio.value, untold()),
+        (None, None) => format!("{:.3}", ratio.value),
     }
+}
+
+/// In the place of an interval that spans everything.
+pub(super) fn untold() -> String {
+    format!("wider than {MOST_TOLD} ×")
 }
 
 /// One failure as one line.
@@ -422,9 +429,10 @@ pub(super) fn versus(report: &Report) -> Grid {
                 false => "slower",
             };
             let percent = |ratio: f64| format!("{:+.2} %", 100.0 * (ratio - 1.0));
-            let interval = match (versus.ratio.low, versus.ratio.high) {
-                (Some(low), Some(high)) => format!("{} to {}", percent(low), percent(high)),
-                _ => NOTHING.to_owned(),
+            let interval = match (versus.ratio.told(), versus.ratio.ends()) {
+                (Some((low, high)), _) => format!("{} to {}", percent(low), percent(high)),
+                (None, Some(_)) => untold(),
+                (None, None) => NOTHING.to_owned(),
             };
             let difference = percent(versus.ratio.value);
             vec![
@@ -462,6 +470,21 @@ pub(super) fn text(value: &Value) -> String {
 mod tests {
     use super::*;
     use crate::plan::Load;
+
+    #[test]
+    fn an_interval_that_spans_everything_is_not_told() {
+        let told = |low, high| {
+            ratio_text(&RatioReport {
+                value: 1.05,
+                low,
+                high,
+            })
+        };
+        assert_eq!(told(Some(0.9), Some(1.2)), "1.050 [0.900, 1.200]");
+        assert_eq!(told(Some(0.1), Some(10.0)), "1.050 [0.100, 10.000]");
+        assert_eq!(told(Some(0.0004), Some(2070.6)), "1.050 [wider than 100 ×]");
+        assert_eq!(told(None, None), "1.050");
+    }
 
     #[test]
     fn longer_passes_are_proposed_where_payloads_are_the_noise() {

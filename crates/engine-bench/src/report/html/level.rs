@@ -2,6 +2,7 @@
 
 use super::{
     super::{
+        grid::untold,
         judged::LevelReport,
         model::{CellReport, LatencyReport, Report},
     },
@@ -84,40 +85,44 @@ fn intervals(report: &Report, level: &LevelReport) -> Option<Figure> {
             continue;
         };
         // A cell of a round that was cut short has no interval.
-        let Some((low, high)) = versus.ratio.low.zip(versus.ratio.high) else {
+        if versus.ratio.ends().is_none() {
             continue;
-        };
-        let (low, high) = (percent(low), percent(high));
+        }
+        let middle = percent(versus.ratio.value);
+        let told = versus.ratio.told();
+        let told = told.map(|(low, high)| (percent(low), percent(high)));
         let best = level.best.contains(&versus.cell);
-        shapes.extend(interval(
-            &versus.cell,
-            y,
-            (low, percent(versus.ratio.value), high),
-            best,
-        ));
-        ends.extend([low, high]);
+        shapes.extend(interval(&versus.cell, y, (middle, told), best));
+        ends.push(middle);
+        ends.extend(told.into_iter().flat_map(|(low, high)| [low, high]));
     }
     let x = Axis::linear(span(ends)?, &format!("% against {}", short(top, level)));
     Some(Figure {
         svg: draw(&x, &Axis::rows(&names), height(rows), &shapes)?,
-        caption:
-            "Difference from the highest, with intervals that hold together. Green: among the \
-                  best; grey: the noise floor."
-                .to_owned(),
+        caption: "Difference from the highest, with intervals that hold together; one that spans \
+                  everything is left out. Green: among the best; grey: the noise floor."
+            .to_owned(),
     })
 }
 
-/// A dot in its bar; a ring for what is slower than the best.
-fn interval(id: &str, y: f64, (low, middle, high): (f64, f64, f64), best: bool) -> [Shape; 2] {
+/// A dot in its bar, where there is one; a ring for what is slower than the best.
+fn interval(
+    id: &str,
+    y: f64,
+    (middle, told): (f64, Option<(f64, f64)>),
+    best: bool,
+) -> impl Iterator<Item = Shape> {
     let word = if best { "among the best" } else { "slower" };
-    let title = format!("{id}: {middle:+.2} %, {low:+.2} to {high:+.2} %: {word}");
+    let ends = told.map_or_else(untold, |(low, high)| format!("{low:+.2} to {high:+.2} %"));
+    let title = format!("{id}: {middle:+.2} %, {ends}: {word}");
     let colour = if best { GOOD } else { COLOURS[1] };
-    let bar = ((low, y - 0.06), (high, y + 0.06));
     let dot = if best { Shape::dot } else { Shape::ring };
-    [
-        Shape::rect(bar, colour, title.clone()),
-        dot((middle, y), colour, title),
-    ]
+    let dot = dot((middle, y), colour, title.clone());
+    let bar = told.map(|(low, high)| {
+        let corners = ((low, y - 0.06), (high, y + 0.06));
+        Shape::rect(corners, colour, title)
+    });
+    bar.into_iter().chain([dot])
 }
 
 /// Throughput of every visit; nothing with one round.
