@@ -4,8 +4,7 @@
 
 use super::{
     judged::{
-        LevelNoiseReport, LevelReport, MOST_TOLD, RankReport, RatioReport, UndecidedReport,
-        VersusReport,
+        LevelNoiseReport, LevelReport, RankReport, RatioReport, UndecidedReport, VersusReport,
     },
     model::{CellReport, Report},
 };
@@ -23,6 +22,9 @@ const FAILED: &str = "failed";
 
 /// What a value that does not exist shows.
 pub(super) const NOTHING: &str = "-";
+
+/// How many times its lower end the upper end of an interval may be for both to be shown.
+const MOST_TOLD: f64 = 100.0;
 
 /// Most cells that a line names.
 const MOST_NAMED: usize = 8;
@@ -146,12 +148,8 @@ fn value(report: &Report, cell: &CellReport) -> String {
     if !cell.root_checked {
         mark += UNCHECKED_MARK;
     }
-    match (estimate.low, estimate.high) {
-        (Some(low), Some(high)) => {
-            format!("{:.3} [{low:.3}, {high:.3}]{mark}", estimate.value)
-        }
-        _ => format!("{:.3}{mark}", estimate.value),
-    }
+    let ends = estimate.low.zip(estimate.high);
+    value_text(estimate.value, ends) + &mark
 }
 
 /// How much of the evidence about a knob is shown.
@@ -253,16 +251,33 @@ pub(super) fn engines(report: &Report) -> Grid {
 
 /// A ratio with its interval, where one is known.
 pub(super) fn ratio_text(ratio: &RatioReport) -> String {
-    match (ratio.told(), ratio.ends()) {
-        (Some((low, high)), _) => format!("{:.3} [{low:.3}, {high:.3}]", ratio.value),
-        (None, Some(_)) => format!("{:.3} [{}]", ratio.value, untold()),
-        (None, None) => format!("{:.3}", ratio.value),
+    value_text(ratio.value, ratio.low.zip(ratio.high))
+}
+
+fn value_text(value: f64, ends: Option<(f64, f64)>) -> String {
+    let interval = ends.map(|ends| interval_text(ends, |low, high| format!("{low:.3}, {high:.3}")));
+    interval.map_or_else(
+        || format!("{value:.3}"),
+        |interval| format!("{value:.3} [{interval}]"),
+    )
+}
+
+/// An interval in words, unless it spans so much that it says nothing.
+pub(super) fn interval_text(
+    (low, high): (f64, f64),
+    words: impl FnOnce(f64, f64) -> String,
+) -> String {
+    if says_something((low, high)) {
+        words(low, high)
+    } else {
+        format!("wider than {MOST_TOLD} ×")
     }
 }
 
-/// In the place of an interval that spans everything.
-pub(super) fn untold() -> String {
-    format!("wider than {MOST_TOLD} ×")
+/// Whether an interval of a throughput or a ratio is worth showing: two visits can give one that
+/// spans everything.
+pub(super) fn says_something((low, high): (f64, f64)) -> bool {
+    high <= MOST_TOLD * low
 }
 
 /// One failure as one line.
@@ -429,10 +444,10 @@ pub(super) fn versus(report: &Report) -> Grid {
                 false => "slower",
             };
             let percent = |ratio: f64| format!("{:+.2} %", 100.0 * (ratio - 1.0));
-            let interval = match (versus.ratio.told(), versus.ratio.ends()) {
-                (Some((low, high)), _) => format!("{} to {}", percent(low), percent(high)),
-                (None, Some(_)) => untold(),
-                (None, None) => NOTHING.to_owned(),
+            let words = |low, high| format!("{} to {}", percent(low), percent(high));
+            let interval = match versus.ratio.low.zip(versus.ratio.high) {
+                Some(ends) => interval_text(ends, words),
+                None => NOTHING.to_owned(),
             };
             let difference = percent(versus.ratio.value);
             vec![

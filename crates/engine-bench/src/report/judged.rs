@@ -13,9 +13,6 @@ use bench_stats::Estimate;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// An interval whose upper end is more times its lower end is not shown.
-pub(super) const MOST_TOLD: f64 = 100.0;
-
 /// What is best at a gas level.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LevelReport {
@@ -84,19 +81,6 @@ pub struct RatioReport {
     pub low: Option<f64>,
     /// Upper end; null with one round.
     pub high: Option<f64>,
-}
-
-impl RatioReport {
-    /// The interval, if there is one and it says something: two visits can give one that spans
-    /// everything.
-    pub(super) fn told(&self) -> Option<(f64, f64)> {
-        self.ends().filter(|(low, high)| *high <= MOST_TOLD * low)
-    }
-
-    /// Both ends.
-    pub(super) fn ends(&self) -> Option<(f64, f64)> {
-        self.low.zip(self.high)
-    }
 }
 
 /// Two cells and a verdict.

@@ -81,12 +81,15 @@ fn field(report: &Report, cell: &CellReport) -> String {
     } else {
         ""
     };
-    let (interval, shown) = match (found.low, found.high) {
-        (Some(low), Some(high)) => (
-            format!("{low:.4} to {high:.4}"),
-            format!("<br><small>{low:.3} to {high:.3}</small>"),
+    let (interval, shown) = match found.low.zip(found.high) {
+        Some(ends) => (
+            grid::interval_text(ends, |low, high| format!("{low:.4} to {high:.4}")),
+            format!(
+                "<br><small>{}</small>",
+                grid::interval_text(ends, |low, high| format!("{low:.3} to {high:.3}"))
+            ),
         ),
-        _ => ("no interval: one round".to_owned(), String::new()),
+        None => ("no interval: one round".to_owned(), String::new()),
     };
     format!(
         "<td{class} style=\"--shade:{:.0}%\" title=\"{}: {:.4} Ggas/s, {interval}, {} visits, {}\">{:.3}{}{shown}</td>",

@@ -2,8 +2,8 @@
 
 use super::{
     super::{
-        grid::untold,
-        judged::LevelReport,
+        grid::{interval_text, says_something},
+        judged::{LevelReport, VersusReport},
         model::{CellReport, LatencyReport, Report},
     },
     chart::{Axis, COLOURS, GOOD, GREY, Shape, draw, row, span},
@@ -61,7 +61,6 @@ fn cells<'a>(report: &'a Report, level: &LevelReport) -> Vec<&'a CellReport> {
 fn intervals(report: &Report, level: &LevelReport) -> Option<Figure> {
     level.visit_noise?;
     let top = level.best.first()?;
-    let percent = |ratio: f64| 100.0 * (ratio - 1.0);
     let measured = cells(report, level);
     let (rows, names) = (measured.len(), names(&measured, level));
     let mut shapes = Vec::new();
@@ -85,16 +84,15 @@ fn intervals(report: &Report, level: &LevelReport) -> Option<Figure> {
             continue;
         };
         // A cell of a round that was cut short has no interval.
-        if versus.ratio.ends().is_none() {
+        let Some((low, high)) = versus.ratio.low.zip(versus.ratio.high) else {
             continue;
+        };
+        ends.push(percent(versus.ratio.value));
+        if says_something((low, high)) {
+            ends.extend([percent(low), percent(high)]);
         }
-        let middle = percent(versus.ratio.value);
-        let told = versus.ratio.told();
-        let told = told.map(|(low, high)| (percent(low), percent(high)));
-        let best = level.best.contains(&versus.cell);
-        shapes.extend(interval(&versus.cell, y, (middle, told), best));
-        ends.push(middle);
-        ends.extend(told.into_iter().flat_map(|(low, high)| [low, high]));
+        let best = level.best.contains(&cell.id);
+        shapes.extend(interval(versus, (low, high), y, best));
     }
     let x = Axis::linear(span(ends)?, &format!("% against {}", short(top, level)));
     Some(Figure {
@@ -105,24 +103,29 @@ fn intervals(report: &Report, level: &LevelReport) -> Option<Figure> {
     })
 }
 
-/// A dot in its bar, where there is one; a ring for what is slower than the best.
-fn interval(
-    id: &str,
-    y: f64,
-    (middle, told): (f64, Option<(f64, f64)>),
-    best: bool,
-) -> impl Iterator<Item = Shape> {
-    let word = if best { "among the best" } else { "slower" };
-    let ends = told.map_or_else(untold, |(low, high)| format!("{low:+.2} to {high:+.2} %"));
-    let title = format!("{id}: {middle:+.2} %, {ends}: {word}");
-    let colour = if best { GOOD } else { COLOURS[1] };
+/// A dot in its bar, if that says something; a ring for what is slower than the best.
+fn interval(versus: &VersusReport, (low, high): (f64, f64), y: f64, best: bool) -> Vec<Shape> {
+    let (colour, word) = if best {
+        (GOOD, "among the best")
+    } else {
+        (COLOURS[1], "slower")
+    };
+    let middle = percent(versus.ratio.value);
+    let words = |low, high| format!("{:+.2} to {:+.2} %", percent(low), percent(high));
+    let words = interval_text((low, high), words);
+    let title = format!("{}: {middle:+.2} %, {words}: {word}", versus.cell);
+    let mut shapes = Vec::new();
+    if says_something((low, high)) {
+        let bar = ((percent(low), y - 0.06), (percent(high), y + 0.06));
+        shapes.push(Shape::rect(bar, colour, title.clone()));
+    }
     let dot = if best { Shape::dot } else { Shape::ring };
-    let dot = dot((middle, y), colour, title.clone());
-    let bar = told.map(|(low, high)| {
-        let corners = ((low, y - 0.06), (high, y + 0.06));
-        Shape::rect(corners, colour, title)
-    });
-    bar.into_iter().chain([dot])
+    shapes.push(dot((middle, y), colour, title));
+    shapes
+}
+
+fn percent(ratio: f64) -> f64 {
+    100.0 * (ratio - 1.0)
 }
 
 /// Throughput of every visit; nothing with one round.
