@@ -266,6 +266,11 @@ impl<'a, K: Ord, E> Newest<'a, K, E> {
         }
     }
 
+    /// Whether there are no changes at all, passed or not.
+    pub(crate) fn is_void(&self) -> bool {
+        self.lists.is_empty()
+    }
+
     /// Moves to the first change at or after `key`.
     pub(crate) fn seek(&mut self, key: &K) {
         for (list, position) in &mut self.lists {

@@ -224,6 +224,9 @@ where
     }
 
     fn seek_from(&mut self, key: &K) -> Result<Option<(K, E::Value)>, CursorError> {
+        if self.changes.is_void() {
+            return self.stored_row(|base| base.seek_row(key));
+        }
         self.changes.seek(key);
         if let Some(base) = &mut self.base {
             self.ahead = match base.seek_row(key)? {
@@ -236,6 +239,9 @@ where
 
     /// The smaller of the next stored row and the next change, until one is not a removal.
     fn advance(&mut self) -> Result<Option<(K, E::Value)>, CursorError> {
+        if self.changes.is_void() && matches!(self.ahead, Ahead::Behind) {
+            return self.stored_row(Rows::next_row);
+        }
         loop {
             self.read_ahead()?;
             let stored = match &self.ahead {
@@ -264,6 +270,20 @@ where
                 (Some(_), None) => {}
             }
         }
+    }
+
+    /// A stored row that no change hides.
+    fn stored_row(
+        &mut self,
+        read: impl FnOnce(&mut C) -> Result<Option<(K, E::Value)>, CursorError>,
+    ) -> Result<Option<(K, E::Value)>, CursorError> {
+        let row = self.base.as_mut().map_or(Ok(None), read)?;
+        self.ahead = if row.is_some() {
+            Ahead::Behind
+        } else {
+            Ahead::End
+        };
+        Ok(row)
     }
 
     /// Reads the next stored row unless it is known.

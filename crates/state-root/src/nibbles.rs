@@ -5,6 +5,8 @@ use alloy_trie::Nibbles;
 
 /// Nibbles in a key.
 pub(crate) const KEY_LEN: usize = 64;
+/// Nibbles in the words in which keys are compared and cut.
+const WORD: usize = 16;
 
 /// The nibble at `index`, below [`KEY_LEN`].
 pub(crate) fn nibble(key: &B256, index: usize) -> usize {
@@ -18,12 +20,11 @@ pub(crate) fn nibble(key: &B256, index: usize) -> usize {
 
 /// How many leading nibbles two keys share.
 pub(crate) fn common_prefix(a: &B256, b: &B256) -> usize {
-    const NIBBLES: usize = 16;
     let ((a, _), (b, _)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
     for (index, (a, b)) in a.iter().zip(b).enumerate() {
         let differing = u64::from_be_bytes(*a) ^ u64::from_be_bytes(*b);
         if differing != 0 {
-            return NIBBLES * index + differing.leading_zeros() as usize / 4;
+            return WORD * index + differing.leading_zeros() as usize / 4;
         }
     }
     KEY_LEN
@@ -46,11 +47,12 @@ pub(crate) fn child_key(key: &B256, len: usize, last: usize) -> B256 {
 
 /// The smallest key that begins with the first `len` nibbles of `key`.
 pub(crate) fn first_key(key: &B256, len: usize) -> B256 {
-    let mut first = B256::ZERO;
-    let whole = len / 2;
-    first[..whole].copy_from_slice(&key[..whole]);
-    if !len.is_multiple_of(2) {
-        first[whole] = key[whole] & 0xf0;
+    let mut first = *key;
+    for (index, word) in first.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let kept = len.saturating_sub(index * WORD).min(WORD);
+        // A shift by all bits is none at all.
+        let mask = u64::MAX.checked_shl(4 * (WORD - kept) as u32).unwrap_or(0);
+        *word = (u64::from_be_bytes(*word) & mask).to_be_bytes();
     }
     first
 }

@@ -1,6 +1,6 @@
 //! The part of a trie below which no branch is stored, built from its leaves.
 
-use super::{Encoding, LeafValues, Walk, below_branch, child_encoding, with_nibble};
+use super::{Encoding, LeafValues, Walk, below_branch, child_encoding, take_nibble};
 use crate::{
     chunk::Target,
     cursor::{HashedCursor, TrieCursor},
@@ -32,13 +32,13 @@ where
         let mut open = self.open(first, start, encoding, targets);
         open.branch.depth = depth;
         open.branch.stored = false;
-        let targets = below_branch(targets, &open.branch);
+        let mut targets = below_branch(targets, &open.branch);
         let mut rest = leaves;
         while let Some((key, _)) = rest.first() {
             let here = nibble(key, depth);
             let len = rest.partition_point(|(key, _)| nibble(key, depth) == here);
             let (group, after) = rest.split_at(len);
-            let below = with_nibble(targets, depth, here);
+            let below = take_nibble(&mut targets, depth, here);
             let needed = child_encoding(encoding, below);
             open.branch.children[here] = self.build(group, depth + 1, needed, below)?;
             rest = after;

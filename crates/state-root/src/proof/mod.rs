@@ -218,8 +218,9 @@ where
         }
         let mut open = self.open(B256::ZERO, Position::ROOT.len, encoding, targets);
         open.branch.stored = false;
+        let mut rest = targets;
         for nibble in 0..16 {
-            let below = with_nibble(targets, 0, nibble);
+            let below = take_nibble(&mut rest, 0, nibble);
             let at = Position::child_of(&open.branch, nibble);
             let needed = child_encoding(encoding, below);
             open.branch.children[nibble] = self.position(at, needed, true, below)?;
@@ -278,12 +279,12 @@ where
         let depth = found.len();
         let mut open = self.open(key, start, encoding, targets);
         open.branch.depth = depth;
-        let targets = below_branch(targets, &open.branch);
+        let mut rest = below_branch(targets, &open.branch);
         let masks = node.masks();
         let mut hashes = node.hashes().iter();
         for index in masks.state.iter() {
             let nibble = usize::from(index);
-            let below = with_nibble(targets, depth, nibble);
+            let below = take_nibble(&mut rest, depth, nibble);
             let stored = masks.tree.is_bit_set(index);
             let hash = if masks.hash.is_bit_set(index) {
                 hashes.next()
@@ -387,9 +388,15 @@ fn below_branch<'t>(targets: &'t [Target], branch: &Branch) -> &'t [Target] {
     &targets[from..from + len]
 }
 
-/// The targets, all below a branch at `depth`, that continue with one nibble.
-fn with_nibble(targets: &[Target], depth: usize, wanted: usize) -> &[Target] {
-    let from = targets.partition_point(|target| nibble(&target.key, depth) < wanted);
-    let len = targets[from..].partition_point(|target| nibble(&target.key, depth) == wanted);
-    &targets[from..from + len]
+/// Takes the targets that continue with one nibble off those below a branch at `depth`. Whoever asks
+/// for a nibble has asked for all smaller ones that matter.
+fn take_nibble<'t>(targets: &mut &'t [Target], depth: usize, wanted: usize) -> &'t [Target] {
+    let nibble = |target: &Target| nibble(&target.key, depth);
+    let before = targets.iter().take_while(|target| nibble(target) < wanted);
+    let from = before.count();
+    let with = targets[from..].iter();
+    let len = with.take_while(|target| nibble(target) == wanted).count();
+    let (taken, rest) = targets.split_at(from + len);
+    *targets = rest;
+    &taken[from..]
 }

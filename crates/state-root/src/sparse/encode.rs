@@ -29,9 +29,14 @@ impl CompactPath {
             at += 1;
         }
         let len = 1 + (to - at) / 2;
-        for byte in &mut bytes[1..len] {
-            *byte = (nibble(key, at) << 4 | nibble(key, at + 1)) as u8;
-            at += 2;
+        let (rest, packed) = (&key[at / 2..], &mut bytes[1..len]);
+        if at.is_multiple_of(2) {
+            packed.copy_from_slice(&rest[..packed.len()]);
+        } else {
+            let pairs = rest.iter().zip(&rest[1..]);
+            for (byte, (high, low)) in packed.iter_mut().zip(pairs) {
+                *byte = high << 4 | low >> 4;
+            }
         }
         Self { bytes, len }
     }
