@@ -45,6 +45,17 @@ impl Inputs {
         self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
     }
 
+    /// How many inputs there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Drops all inputs but the first `len`.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.ends.truncate(len);
+        self.discard_open();
+    }
+
     pub(crate) fn push(&mut self, input: &[u8]) {
         self.bytes.extend_from_slice(input);
         self.end();

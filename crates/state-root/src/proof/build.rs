@@ -32,7 +32,7 @@ where
         let mut open = self.open(first, start, encoding, targets);
         open.branch.depth = depth;
         open.branch.stored = false;
-        let mut targets = below_branch(targets, &open.branch);
+        let mut targets = below_branch(targets, &first, depth);
         let mut rest = leaves;
         while let Some((key, _)) = rest.first() {
             let here = nibble(key, depth);
@@ -66,14 +66,7 @@ where
         }
         let value = self.values.complete(key, stored)?;
         if targets.is_empty() {
-            let remains = self.remains.as_mut();
-            let stub = match remains.filter(|_| encoding == Encoding::Remains) {
-                Some(remains) => {
-                    let index = self.arena.stubs.len();
-                    remains.add((key, start), &value, (index, &mut self.scratch))
-                }
-                None => self.scratch.leaf_parts(key, start, &value),
-            };
+            let stub = self.scratch.leaf_parts(key, start, &value);
             return Ok(self.arena.add_stub(stub));
         }
         let encoded =

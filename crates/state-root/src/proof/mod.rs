@@ -6,7 +6,7 @@
 //! without a stored branch are small, and built from their leaves.
 //!
 //! Invariant: every node that is returned either carries its encoding, or stands where the parent
-//! or the stub it replaces knows it, or is only encoded once a change has made that necessary.
+//! or the stub it replaces knows it.
 
 mod build;
 mod peek;
@@ -14,20 +14,20 @@ mod peek;
 mod tests;
 mod values;
 
+pub(crate) use peek::PeekCursor;
 pub(crate) use values::{LeafValues, SlotValues};
 
 use crate::{
     chunk::Target,
     cursor::{HashedCursor, StateView, TrieCursor},
     error::RootError,
-    keccak::Inputs,
     nibbles::{child_key, common_prefix, first_key, nibble, path},
-    sparse::{Arena, Branch, ChildRef, Encoded, LeafValue, NodeRef, Proof, ProofRoot, Scratch},
+    sparse::{Arena, Branch, ChildRef, Encoded, NodeRef, Proof, ProofRoot, Scratch},
     stored::StoredBranch,
 };
 use alloy_primitives::B256;
 use alloy_trie::{EMPTY_ROOT_HASH, Nibbles};
-use peek::PeekCursor;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is known of a node's encoding, and whether it is needed.
@@ -35,32 +35,35 @@ use std::sync::atomic::{AtomicBool, Ordering};
 enum Encoding {
     /// A stored branch above names the hash of this one.
     Known(B256),
-    /// Whoever is above needs it.
+    /// Whoever is above needs it, or it is what remains of the node.
     Needed,
-    /// It is what remains of the node, but needed no sooner than the walk ends.
-    Remains,
     /// Nobody needs it now.
     NotNeeded,
 }
 
 /// A position in the trie: the first `len` nibbles of `first`, the smallest key below it.
 #[derive(Debug, Clone, Copy)]
-struct Position {
-    first: B256,
-    len: usize,
+pub(crate) struct Position {
+    pub(crate) first: B256,
+    pub(crate) len: usize,
 }
 
 impl Position {
-    const ROOT: Self = Self {
+    pub(crate) const ROOT: Self = Self {
         first: B256::ZERO,
         len: 0,
     };
 
-    fn child_of(branch: &Branch, nibble: usize) -> Self {
+    /// The child at a nibble of the branch whose path is the first `depth` nibbles of `key`.
+    pub(crate) fn below((key, depth): (&B256, usize), nibble: usize) -> Self {
         Self {
-            first: child_key(&branch.key, branch.depth, nibble),
-            len: branch.depth + 1,
+            first: child_key(key, depth, nibble),
+            len: depth + 1,
         }
+    }
+
+    pub(crate) fn path(&self) -> Nibbles {
+        path(&self.first, self.len)
     }
 }
 
@@ -81,45 +84,10 @@ pub(crate) struct Walk<'a, T, C: HashedCursor, L: LeafValues<Stored = C::Value>>
     leaves: PeekCursor<C>,
     values: L,
     cancelled: &'a AtomicBool,
-    shallow: bool,
-    /// Whether the root's encoding is needed.
-    root: Encoding,
     arena: Arena<L::Value>,
     scratch: Scratch,
-    /// Leaves that are hashed together when the walk ends; without it each is hashed at once.
-    remains: Option<Remains>,
     /// Space for the leaves of one region.
     region: Vec<(B256, C::Value)>,
-}
-
-/// Leaves that become stubs.
-#[derive(Default)]
-struct Remains {
-    inputs: Inputs,
-    /// The stub of each input.
-    stubs: Vec<usize>,
-}
-
-impl Remains {
-    /// A leaf that begins at nibble `start` of its key: its encoding, or what stands in its place, in
-    /// the stub with this index, until the walk ends.
-    fn add<V: LeafValue>(
-        &mut self,
-        (key, start): (&B256, usize),
-        value: &V,
-        (stub, scratch): (usize, &mut Scratch),
-    ) -> Encoded {
-        scratch.write_leaf((key, start), value, self.inputs.bytes());
-        let rlp = self.inputs.open();
-        if rlp.len() < 32 {
-            let short = Encoded::plain(ChildRef::to_node(rlp));
-            self.inputs.discard_open();
-            return short;
-        }
-        self.inputs.end();
-        self.stubs.push(stub);
-        Encoded::plain(ChildRef::to_hash(&B256::ZERO))
-    }
 }
 
 impl<'a, T, C, L> Walk<'a, T, C, L>
@@ -135,35 +103,10 @@ where
             leaves,
             values,
             cancelled,
-            shallow: false,
-            root: Encoding::Needed,
             arena: Arena::default(),
             scratch: Scratch::default(),
-            remains: None,
             region: Vec::new(),
         }
-    }
-
-    /// Hashes leaves beside the paths of targets together, many side by side, where it can.
-    pub(crate) fn together(mut self) -> Self {
-        self.remains = Some(Remains::default());
-        self
-    }
-
-    /// Whether the root is encoded, which it need not be for whoever is to encode it later.
-    pub(crate) fn encode_root(mut self, needed: bool) -> Self {
-        self.root = if needed {
-            Encoding::Needed
-        } else {
-            Encoding::NotNeeded
-        };
-        self
-    }
-
-    /// Stops below the topmost stored branch of each path: its branch children remain stubs.
-    pub(crate) fn shallow(mut self, shallow: bool) -> Self {
-        self.shallow = shallow;
-        self
     }
 
     /// The nodes on the paths of `targets`, which are sorted by key.
@@ -190,11 +133,6 @@ where
             roots.push(ProofRoot { key, start, node });
             targets = rest;
         }
-        if let Some(Remains { inputs, stubs }) = self.remains {
-            for (stub, hash) in stubs.into_iter().zip(inputs.hashes()) {
-                self.arena.stubs[stub] = Encoded::plain(ChildRef::to_hash(&hash));
-            }
-        }
         Ok(Proof {
             arena: self.arena,
             roots,
@@ -212,7 +150,7 @@ where
 
     /// The root node, of which nothing is stored when it is a branch.
     fn root(&mut self, targets: &[Target]) -> Result<NodeRef, RootError> {
-        let encoding = self.root;
+        let encoding = Encoding::Needed;
         if self.trie.seek(&Nibbles::new())?.is_none() {
             return self.position(Position::ROOT, encoding, false, targets);
         }
@@ -221,7 +159,7 @@ where
         let mut rest = targets;
         for nibble in 0..16 {
             let below = take_nibble(&mut rest, 0, nibble);
-            let at = Position::child_of(&open.branch, nibble);
+            let at = Position::below((&open.branch.key, open.branch.depth), nibble);
             let needed = child_encoding(encoding, below);
             open.branch.children[nibble] = self.position(at, needed, true, below)?;
         }
@@ -279,7 +217,7 @@ where
         let depth = found.len();
         let mut open = self.open(key, start, encoding, targets);
         open.branch.depth = depth;
-        let mut rest = below_branch(targets, &open.branch);
+        let mut rest = below_branch(targets, &open.branch.key, depth);
         let masks = node.masks();
         let mut hashes = node.hashes().iter();
         for index in masks.state.iter() {
@@ -292,15 +230,13 @@ where
                 None
             };
             open.branch.children[nibble] = match hash {
-                Some(hash) if below.is_empty() || self.shallow => {
-                    self.arena.add_stub(by_hash(hash, stored))
-                }
+                Some(hash) if below.is_empty() => self.arena.add_stub(by_hash(hash, stored)),
                 Some(hash) => {
-                    let at = Position::child_of(&open.branch, nibble);
+                    let at = Position::below((&open.branch.key, open.branch.depth), nibble);
                     self.position(at, Encoding::Known(*hash), stored, below)?
                 }
                 None => {
-                    let at = Position::child_of(&open.branch, nibble);
+                    let at = Position::below((&open.branch.key, open.branch.depth), nibble);
                     self.position(at, child_encoding(encoding, below), stored, below)?
                 }
             };
@@ -332,9 +268,7 @@ where
         } = open;
         branch.encoded = match encoding {
             Encoding::Known(hash) => Some(by_hash(&hash, branch.stored)),
-            Encoding::Needed | Encoding::Remains => {
-                Some(self.arena.encode_branch(&branch, start, &mut self.scratch))
-            }
+            Encoding::Needed => Some(self.arena.encode_branch(&branch, start, &mut self.scratch)),
             Encoding::NotNeeded => None,
         };
         match branch.encoded {
@@ -365,8 +299,8 @@ pub(crate) fn storage_root<V: StateView>(
 /// branch, or because the child will be but a stub.
 fn child_encoding(parent: Encoding, below: &[Target]) -> Encoding {
     match parent {
-        Encoding::Needed | Encoding::Remains => Encoding::Needed,
-        Encoding::Known(_) | Encoding::NotNeeded if below.is_empty() => Encoding::Remains,
+        Encoding::Needed => Encoding::Needed,
+        Encoding::Known(_) | Encoding::NotNeeded if below.is_empty() => Encoding::Needed,
         Encoding::Known(_) | Encoding::NotNeeded => Encoding::NotNeeded,
     }
 }
@@ -381,16 +315,21 @@ fn by_hash(hash: &B256, stored: bool) -> Encoded {
 }
 
 /// The targets, all of one position, that lie below a branch rather than beside it.
-fn below_branch<'t>(targets: &'t [Target], branch: &Branch) -> &'t [Target] {
-    let first = first_key(&branch.key, branch.depth);
+pub(crate) fn below_branch<'t>(targets: &'t [Target], key: &B256, depth: usize) -> &'t [Target] {
+    let first = first_key(key, depth);
+    let is_below = |target: &Target| common_prefix(&target.key, key) >= depth;
     let from = targets.partition_point(|target| target.key < first);
-    let len = targets[from..].partition_point(|target| branch.contains(&target.key));
+    let len = targets[from..].partition_point(is_below);
     &targets[from..from + len]
 }
 
 /// Takes the targets that continue with one nibble off those below a branch at `depth`. Whoever asks
 /// for a nibble has asked for all smaller ones that matter.
-fn take_nibble<'t>(targets: &mut &'t [Target], depth: usize, wanted: usize) -> &'t [Target] {
+pub(crate) fn take_nibble<'t>(
+    targets: &mut &'t [Target],
+    depth: usize,
+    wanted: usize,
+) -> &'t [Target] {
     let nibble = |target: &Target| nibble(&target.key, depth);
     let before = targets.iter().take_while(|target| nibble(target) < wanted);
     let from = before.count();

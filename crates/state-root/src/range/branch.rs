@@ -212,8 +212,32 @@ impl<C: Content> Branch<C> {
         children: impl Iterator<Item = (usize, Slot<C>)>,
         counts: Counts,
     ) -> Self {
-        let (key, depth) = place;
-        let mut head = Head {
+        let mut branch = GrowingBranch::begin(place, epoch, counts);
+        for (nibble, child) in children {
+            branch.add(nibble, child);
+        }
+        branch.finish()
+    }
+
+    /// Adds up the memory of the subtree.
+    pub(super) fn count_bytes(&mut self) {
+        let below: usize = self.nodes.iter().map(Node::bytes).sum();
+        self.head.bytes = self.own_bytes() + below;
+    }
+}
+
+/// A branch in the making. Children are added by nibble, ascending.
+#[derive(Debug)]
+pub(super) struct GrowingBranch<C> {
+    head: Head,
+    refs: Vec<B256>,
+    nodes: Vec<Node<C>>,
+}
+
+impl<C: Content> GrowingBranch<C> {
+    /// A branch without children on the path to a key.
+    pub(super) fn begin((key, depth): (B256, usize), epoch: u64, counts: Counts) -> Self {
+        let head = Head {
             key,
             epoch,
             bytes: 0,
@@ -226,33 +250,65 @@ impl<C: Content> Branch<C> {
             depth: depth as u8,
             stored: false,
         };
-        let mut refs = Vec::with_capacity(counts.children);
-        let mut nodes = Vec::with_capacity(counts.known);
-        for (nibble, child) in children.filter(|(_, child)| !child.is_empty()) {
-            put(&mut head.there, nibble, true);
-            put(&mut head.stale, nibble, true);
-            refs.push(B256::ZERO);
-            if let Some(encoded) = &child.encoded {
-                head.refer(&mut refs, nibble, encoded);
-            }
-            if !matches!(child.node, Node::None) {
-                put(&mut head.placed, nibble, true);
-                nodes.push(child.node);
-            }
-        }
-        let mut branch = Self {
+        Self {
             head,
-            refs: refs.into_boxed_slice(),
-            nodes: nodes.into_boxed_slice(),
+            refs: Vec::with_capacity(counts.children),
+            nodes: Vec::with_capacity(counts.known),
+        }
+    }
+
+    /// The database stores a node at its path.
+    pub(super) fn set_stored(&mut self) {
+        self.head.stored = true;
+    }
+
+    /// How many children there are so far.
+    pub(super) fn len(&self) -> usize {
+        self.refs.len()
+    }
+
+    /// Whether there is a child at a nibble.
+    pub(super) fn has(&self, nibble: usize) -> bool {
+        has(self.head.there, nibble)
+    }
+
+    /// Adds a child of which only the reference is to come ([`Branch::refer_awaited`]).
+    pub(super) fn add_awaited(&mut self, nibble: usize) {
+        put(&mut self.head.there, nibble, true);
+        put(&mut self.head.stale, nibble, true);
+        self.refs.push(B256::ZERO);
+    }
+
+    /// Adds a child of which only the reference is known.
+    pub(super) fn add_reference(&mut self, nibble: usize, encoded: &Encoded) {
+        self.add_awaited(nibble);
+        self.head.refer(&mut self.refs, nibble, encoded);
+    }
+
+    /// Adds a child, if there is one.
+    pub(super) fn add(&mut self, nibble: usize, child: Slot<C>) {
+        if child.is_empty() {
+            return;
+        }
+        match &child.encoded {
+            Some(encoded) => self.add_reference(nibble, encoded),
+            None => self.add_awaited(nibble),
+        }
+        if !matches!(child.node, Node::None) {
+            put(&mut self.head.placed, nibble, true);
+            self.nodes.push(child.node);
+        }
+    }
+
+    /// The branch.
+    pub(super) fn finish(self) -> Branch<C> {
+        let mut branch = Branch {
+            head: self.head,
+            refs: self.refs.into_boxed_slice(),
+            nodes: self.nodes.into_boxed_slice(),
         };
         branch.count_bytes();
         branch
-    }
-
-    /// Adds up the memory of the subtree.
-    pub(super) fn count_bytes(&mut self) {
-        let below: usize = self.nodes.iter().map(Node::bytes).sum();
-        self.head.bytes = self.own_bytes() + below;
     }
 }
 
@@ -342,6 +398,36 @@ impl<C> Branch<C> {
         let has_ref = !has(self.head.stale, nibble);
         let place = has(self.head.placed, nibble).then(|| place(self.head.placed, nibble))?;
         Some((&mut self.nodes[place], has_ref))
+    }
+
+    /// How its children are referred to, if that is known, with their nibbles.
+    pub(super) fn references(&self) -> impl Iterator<Item = (usize, Option<Encoded>)> {
+        let there = nibbles(self.head.there);
+        there.map(|nibble| (nibble, self.head.reference(&self.refs, nibble)))
+    }
+
+    /// The child at a nibble, if it has a place.
+    #[cfg(test)]
+    pub(super) fn child(&self, nibble: usize) -> Option<&Node<C>> {
+        has(self.head.placed, nibble).then(|| &self.nodes[place(self.head.placed, nibble)])
+    }
+
+    /// Gives the children here and below that are not known the references that they wait for, in
+    /// the order of their paths.
+    pub(super) fn refer_awaited(&mut self, hashes: &mut impl Iterator<Item = B256>) {
+        let mut nodes = self.nodes.iter_mut();
+        for (nibble, reference) in nibbles(self.head.there).zip(&mut self.refs) {
+            if has(self.head.placed, nibble) {
+                if let Some(Node::Branch(branch)) = nodes.next() {
+                    branch.refer_awaited(hashes);
+                }
+            } else if has(self.head.stale, nibble)
+                && let Some(hash) = hashes.next()
+            {
+                *reference = hash;
+                put(&mut self.head.stale, nibble, false);
+            }
+        }
     }
 
     /// A child has changed.

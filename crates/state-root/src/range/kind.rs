@@ -1,31 +1,28 @@
 //! The two kinds of trie: how their leaves are changed, encoded and read.
 
 use super::{
-    branch::{Branch, Counts},
-    change::{AccountChange, Change, SlotChange},
+    change::{AccountChange, Change, Keyed, SlotChange},
     encode::{encode_accounts, encode_slots},
     found::{Found, Lane, StorageChanges},
-    node::{AccountContent, BoxedAccount, Content, Leaf, Node, Slot},
-    region::{Read, Region},
+    node::{AccountContent, BoxedAccount, Content, Slot},
+    read::{Contents, Manner, ReadNodes, Reader},
+    region::Region,
     walk::{Pass, Work},
 };
 use crate::{
     chunk::Target,
     cursor::{StateSource, StateView},
     error::RootError,
-    proof::{LeafValues, SlotValues, Walk, storage_root},
-    sparse::{Arena, LeafValue, NodeKind, NodeRef, Proof, Scratch},
+    proof::storage_root,
+    sparse::Scratch,
     updates::Account,
 };
-use alloy_primitives::{B256, U256, map::B256Map};
+use alloy_primitives::{B256, U256};
 use alloy_trie::{EMPTY_ROOT_HASH, TrieAccount};
 use std::{mem::take, sync::Arc};
 
 /// A leaf whose path is to be read, with what is to be done to it.
 pub(super) type Unknown<'c, K> = (Target, Option<&'c <K as Kind>::Change>);
-
-/// What was read in the places of stubs, and how many nodes that is.
-pub(super) type ReadNodes<K> = (Vec<Read<K>>, usize);
 
 /// What has become of a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,20 +203,16 @@ impl Kind for BoxedAccount {
             grain: if is_shallow { pass.grain } else { usize::MAX },
             view,
             unknown,
-            storages: B256Map::default(),
             nodes: 0,
         };
-        let proof = Walk::new(trie, accounts, &mut read, &pass.work.cancelled)
-            .shallow(is_shallow)
-            .together()
-            .run(&targets)?;
-        let (mut storages, nodes) = (read.storages, read.nodes);
-        let nodes = nodes + proof.arena.node_count();
-        let content = |key: &B256, account: TrieAccount| {
-            let storage = storages.remove(key).map(Box::new);
-            Box::new(AccountContent { account, storage })
+        let manner = Manner {
+            is_shallow,
+            needs_root: true,
+            epoch: pass.work.epoch(),
         };
-        Ok((Import::of(&pass.work, proof, content), nodes))
+        let reader = Reader::new(trie, accounts, &mut read, (manner, &pass.work.cancelled));
+        let (all, nodes) = reader.run(&targets)?;
+        Ok((all, nodes + read.nodes))
     }
 
     fn check_root(expected: B256, found: B256) -> Result<(), RootError> {
@@ -301,13 +294,35 @@ fn read_slots<S: StateSource, V: StateView>(
     asked: Asked<'_>,
 ) -> Result<ReadNodes<U256>, RootError> {
     let (trie, slots) = (view.storage_trie(address)?, view.slots(address)?);
-    let proof = Walk::new(trie, slots, SlotValues, &work.cancelled)
-        .shallow(asked.is_shallow)
-        .encode_root(asked.needs_root)
-        .together()
-        .run(asked.targets)?;
-    let nodes = proof.arena.node_count();
-    Ok((Import::of(work, proof, |_, value| value), nodes))
+    let manner = Manner {
+        is_shallow: asked.is_shallow,
+        needs_root: asked.needs_root,
+        epoch: work.epoch(),
+    };
+    Reader::new(trie, slots, Slots, (manner, &work.cancelled)).run(asked.targets)
+}
+
+/// Slots are stored as they are.
+pub(super) struct Slots;
+
+impl Contents for Slots {
+    type Stored = U256;
+    type Content = U256;
+
+    fn content(&mut self, _: &B256, stored: &U256, _: bool) -> Result<U256, RootError> {
+        Ok(*stored)
+    }
+
+    fn write(
+        &mut self,
+        leaf: (&B256, usize),
+        stored: &U256,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RootError> {
+        scratch.write_leaf(leaf, stored, out);
+        Ok(())
+    }
 }
 
 /// Supplies accounts with their storage roots, and on the way reads the slots that are changed.
@@ -318,116 +333,68 @@ struct ReadAccounts<'a, S, V> {
     view: &'a V,
     /// Sorted by key.
     unknown: &'a [Unknown<'a, BoxedAccount>],
-    /// What was read of storage tries, by address.
-    storages: B256Map<Slot<U256>>,
+    /// Nodes read of storage tries.
     nodes: usize,
 }
 
-impl<S: StateSource, V: StateView> LeafValues for &mut ReadAccounts<'_, S, V> {
+impl<S: StateSource, V: StateView> Contents for &mut ReadAccounts<'_, S, V> {
     type Stored = Account;
-    type Value = TrieAccount;
+    type Content = BoxedAccount;
 
-    fn complete(&mut self, address: &B256, account: &Account) -> Result<TrieAccount, RootError> {
-        self.account(address, account, true)
+    /// An account that is certain to change has no storage root where slots are read: they are
+    /// hashed before it is.
+    fn content(
+        &mut self,
+        address: &B256,
+        account: &Account,
+        certain: bool,
+    ) -> Result<BoxedAccount, RootError> {
+        let own = self.unknown.binary_search_by_key(address, |own| own.0.key);
+        let change = own.ok().and_then(|own| self.unknown[own].1);
+        let slots = change.map_or(&[][..], |change| &change.slots);
+        let storage = if slots.is_empty() {
+            None
+        } else {
+            Some(Box::new(self.storage(*address, slots, !certain)?))
+        };
+        let root = match &storage {
+            Some(storage) => storage.root_hash(),
+            None => storage_root(self.view, *address, &self.work.cancelled)?,
+        };
+        let account = with_root(account, root);
+        Ok(Box::new(AccountContent { account, storage }))
     }
 
-    /// Where slots are read, the storage root is left out: they are hashed before the account is.
-    fn of_target(&mut self, address: &B256, account: &Account) -> Result<TrieAccount, RootError> {
-        self.account(address, account, false)
+    fn write(
+        &mut self,
+        leaf: (&B256, usize),
+        account: &Account,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RootError> {
+        let root = storage_root(self.view, *leaf.0, &self.work.cancelled)?;
+        scratch.write_leaf(leaf, &with_root(account, root), out);
+        Ok(())
     }
 }
 
 impl<S: StateSource, V: StateView> ReadAccounts<'_, S, V> {
-    fn account(
+    /// What is to be known of a storage trie before some of its slots change.
+    fn storage(
         &mut self,
-        address: &B256,
-        account: &Account,
+        address: B256,
+        slots: &[Keyed<SlotChange>],
         needs_root: bool,
-    ) -> Result<TrieAccount, RootError> {
-        let own = self.unknown.binary_search_by_key(address, |own| own.0.key);
-        let change = own.ok().and_then(|own| self.unknown[own].1);
-        let slots = change.map_or(&[][..], |change| &change.slots);
-        let root = if slots.is_empty() {
-            storage_root(self.view, *address, &self.work.cancelled)?
-        } else {
-            let target = |&(key, _): &(B256, SlotChange)| Target { key, start: 0 };
-            let targets: Vec<_> = slots.iter().map(target).collect();
-            let asked = Asked {
-                targets: &targets,
-                is_shallow: slots.len() > self.grain,
-                needs_root,
-            };
-            let (mut read, nodes) = read_slots(self.work, self.view, *address, asked)?;
-            let storage = read.pop().map_or_else(Slot::default, |read| read.slot);
-            let root = storage.root_hash();
-            self.nodes += nodes;
-            self.storages.insert(*address, storage);
-            root
+    ) -> Result<Slot<U256>, RootError> {
+        let target = |&(key, _): &Keyed<SlotChange>| Target { key, start: 0 };
+        let targets: Vec<_> = slots.iter().map(target).collect();
+        let asked = Asked {
+            targets: &targets,
+            is_shallow: slots.len() > self.grain,
+            needs_root,
         };
-        Ok(with_root(account, root))
-    }
-}
-
-/// Makes kept nodes of what a walk has read.
-struct Import<V, F> {
-    arena: Arena<V>,
-    content: F,
-    epoch: u64,
-}
-
-impl<V: LeafValue, F> Import<V, F> {
-    /// The subtrees of a proof.
-    fn of<S, K: Kind>(work: &Work<S>, proof: Proof<V>, content: F) -> Vec<Read<K>>
-    where
-        F: FnMut(&B256, V) -> K,
-    {
-        let mut import = Import {
-            arena: proof.arena,
-            content,
-            epoch: work.epoch(),
-        };
-        let roots = proof.roots.into_iter();
-        let read = roots.map(|root| Read {
-            key: root.key,
-            start: root.start,
-            slot: import.slot(root.node),
-        });
-        read.collect()
-    }
-
-    fn slot<K: Kind>(&mut self, node: NodeRef) -> Slot<K>
-    where
-        F: FnMut(&B256, V) -> K,
-    {
-        let encoded = self.arena.encoded(node).copied();
-        let node = match node.kind() {
-            NodeKind::Empty | NodeKind::Stub(_) => Node::None,
-            NodeKind::Leaf(index) => {
-                let leaf = &self.arena.leaves[index];
-                let (key, value) = (leaf.key, leaf.value.clone());
-                let content = (self.content)(&key, value);
-                Node::Leaf(Leaf { key, content })
-            }
-            NodeKind::Branch(index) => Node::Branch(self.branch(index)),
-        };
-        Slot { encoded, node }
-    }
-
-    fn branch<K: Kind>(&mut self, index: usize) -> Branch<K>
-    where
-        F: FnMut(&B256, V) -> K,
-    {
-        let known = &self.arena.branches[index];
-        let (place, stored, children) = ((known.key, known.depth), known.stored, known.children);
-        let there = || children.iter().filter(|child| !child.is_empty());
-        let counts = Counts {
-            children: there().count(),
-            known: there().filter(|child| !child.is_stub()).count(),
-        };
-        let epoch = self.epoch;
-        let slots = children.iter().map(|&child| self.slot(child));
-        let mut branch = Branch::new(place, epoch, slots.enumerate(), counts);
-        branch.head.stored = stored;
-        branch
+        let (mut read, nodes) = read_slots(self.work, self.view, address, asked)?;
+        self.nodes += nodes;
+        Ok(read.pop().map_or_else(Slot::default, |read| read.slot))
     }
 }

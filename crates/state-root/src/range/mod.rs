@@ -40,6 +40,7 @@ mod found;
 mod kept;
 mod kind;
 mod node;
+mod read;
 mod region;
 #[cfg(test)]
 mod tests;

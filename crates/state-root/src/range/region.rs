@@ -7,6 +7,7 @@ use super::{
     found::Lane,
     kind::{Fate, Kind, Unknown},
     node::{Leaf, Node, Slot},
+    read::Read,
     walk::{Pass, Range},
 };
 use crate::{
@@ -62,14 +63,6 @@ pub(super) struct Region<'a, S: StateSource, K: Kind> {
     pub(super) is_whole: bool,
     /// What was read ahead, the last in key order first.
     ready: Vec<Read<K>>,
-}
-
-/// What was read in the place of a stub.
-pub(super) struct Read<K> {
-    /// A key below, and how much of it is the stub's path.
-    pub(super) key: B256,
-    pub(super) start: usize,
-    pub(super) slot: Slot<K>,
 }
 
 impl<'a, S: StateSource, K: Kind> Region<'a, S, K> {

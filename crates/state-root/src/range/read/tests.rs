@@ -1,0 +1,171 @@
+//! What is read is what a proof has.
+
+use super::*;
+use crate::{
+    cursor::StateView,
+    mem::MemState,
+    proof::{SlotValues, Walk},
+    range::kind::Slots,
+    sparse::{Arena, NodeKind, NodeRef},
+    trial::strategies::{any_key, any_value},
+};
+use alloy_primitives::{U256, keccak256};
+use proptest::{
+    collection::{btree_map, vec},
+    prelude::*,
+    sample::Index,
+};
+use std::collections::BTreeMap;
+
+/// A node: its key and how much of it is its path (all of it for a leaf), if it is kept; how it is
+/// referred to; whether it is stored.
+type Seen = (Option<(B256, usize)>, Option<Encoded>, bool);
+
+fn contract(slots: BTreeMap<B256, U256>) -> MemState {
+    let accounts = BTreeMap::from([(B256::ZERO, Default::default())]);
+    let storages = BTreeMap::from([(B256::ZERO, slots)]);
+    MemState::from_leaves(accounts, storages).unwrap().0
+}
+
+fn read(
+    state: &MemState,
+    targets: &[Target],
+    (is_shallow, needs_root): (bool, bool),
+) -> (Vec<Read<U256>>, usize) {
+    let trie = state.storage_trie(B256::ZERO).unwrap();
+    let slots = state.slots(B256::ZERO).unwrap();
+    let manner = Manner {
+        is_shallow,
+        needs_root,
+        epoch: 0,
+    };
+    let cancelled = AtomicBool::new(false);
+    let reader = Reader::new(trie, slots, Slots, (manner, &cancelled));
+    reader.run(targets).unwrap()
+}
+
+/// Nodes as they are kept, and references to children that are not.
+fn see(node: &Node<U256>, encoded: Option<Encoded>, seen: &mut Vec<Seen>) {
+    match node {
+        Node::None => seen.push((None, encoded, false)),
+        Node::Leaf(leaf) => seen.push((Some((leaf.key, 64)), encoded, false)),
+        Node::Branch(branch) => {
+            let (first, depth) = (
+                first_key(&branch.head.key, branch.head.depth()),
+                branch.head.depth(),
+            );
+            seen.push((Some((first, depth)), encoded, branch.head.stored));
+            for (nibble, reference) in branch.references() {
+                let child = branch.child(nibble).unwrap_or(&Node::None);
+                see(child, reference, seen);
+            }
+        }
+    }
+}
+
+/// The same of a proof.
+fn see_proof(arena: &Arena<U256>, node: NodeRef, seen: &mut Vec<Seen>) {
+    let encoded = arena.encoded(node).copied();
+    match node.kind() {
+        NodeKind::Empty => {}
+        NodeKind::Stub(_) => seen.push((None, encoded, false)),
+        NodeKind::Leaf(index) => seen.push((Some((arena.leaves[index].key, 64)), encoded, false)),
+        NodeKind::Branch(index) => {
+            let branch = &arena.branches[index];
+            let first = first_key(&branch.key, branch.depth);
+            seen.push((Some((first, branch.depth)), encoded, branch.stored));
+            for (_, child) in branch.live_children() {
+                see_proof(arena, child, seen);
+            }
+        }
+    }
+}
+
+/// Reads as a walk for a proof does.
+fn check(slots: BTreeMap<B256, U256>, targets: &[Target]) -> usize {
+    let state = contract(slots);
+    let trie = state.storage_trie(B256::ZERO).unwrap();
+    let leaves = state.slots(B256::ZERO).unwrap();
+    let cancelled = AtomicBool::new(false);
+    let walk = Walk::new(trie, leaves, SlotValues, &cancelled);
+    let proof = walk.run(targets).unwrap();
+    let (all, nodes) = read(&state, targets, (false, true));
+    assert_eq!(nodes, proof.arena.node_count());
+    assert_eq!(all.len(), proof.roots.len());
+    for (read, root) in all.iter().zip(&proof.roots) {
+        assert_eq!((read.key, read.start), (root.key, root.start));
+        let (mut seen, mut expected) = (Vec::new(), Vec::new());
+        if !read.slot.is_empty() {
+            see(&read.slot.node, read.slot.encoded, &mut seen);
+        }
+        see_proof(&proof.arena, root.node, &mut expected);
+        assert_eq!(seen, expected);
+    }
+    // Without its root, kept nodes may lack a reference, and nothing else.
+    let (later, nodes_later) = read(&state, targets, (false, false));
+    assert_eq!(nodes_later, nodes);
+    for (read, now) in later.iter().zip(&all) {
+        let (mut seen, mut expected) = (Vec::new(), Vec::new());
+        see(&read.slot.node, None, &mut seen);
+        see(&now.slot.node, None, &mut expected);
+        for ((kept, reference, _), (_, expected, _)) in seen.iter_mut().zip(&expected) {
+            if kept.is_some() {
+                *reference = reference.or(*expected);
+            }
+        }
+        assert_eq!(seen, expected);
+    }
+    nodes
+}
+
+/// A few hundred evenly spread slots.
+fn spread() -> BTreeMap<B256, U256> {
+    let slot = |seed: u64| (keccak256(seed.to_be_bytes()), U256::from(seed + 1));
+    (0..400).map(slot).collect()
+}
+
+#[test]
+fn paths_that_begin_below_the_root_are_read_as_a_proof_does() {
+    for (step, start) in [(1, 1), (7, 1), (40, 1), (3, 2), (400, 1), (5, 0)] {
+        let keys = spread();
+        let targets = keys.keys().step_by(step);
+        let targets: Vec<_> = targets.map(|&key| Target { key, start }).collect();
+        let nodes = check(keys, &targets);
+        assert!(nodes > targets.len(), "every {step}th from {start}");
+    }
+}
+
+#[test]
+fn a_shallow_walk_stops_at_the_topmost_stored_branches() {
+    let state = contract(spread());
+    let keys = spread().into_keys();
+    let targets: Vec<_> = keys.map(|key| Target { key, start: 0 }).collect();
+    let [shallow, deep] = [true, false].map(|is_shallow| {
+        let (mut all, nodes) = read(&state, &targets, (is_shallow, true));
+        (all.pop().unwrap().slot.root_hash(), nodes)
+    });
+    assert_eq!(shallow.0, deep.0);
+    // The root, its children, and of theirs the leaves, and what an extension leads to.
+    assert!((17..200).contains(&shallow.1), "{shallow:?}");
+    assert!(deep.1 > 500, "{deep:?}");
+}
+
+proptest! {
+    /// Keys that crowd, some of them there and some not.
+    #[test]
+    fn reads_what_a_proof_has(
+        slots in btree_map(any_key(), any_value(), 0..120),
+        present in vec(any::<Index>(), 0..40),
+        absent in vec(any_key(), 0..20),
+    ) {
+        let keys: Vec<_> = slots.keys().copied().collect();
+        let mut targets: Vec<_> = absent;
+        if !keys.is_empty() {
+            targets.extend(present.iter().map(|index| *index.get(&keys)));
+        }
+        targets.sort_unstable();
+        targets.dedup();
+        let targets: Vec<_> = targets.into_iter().map(|key| Target { key, start: 0 }).collect();
+        check(slots, &targets);
+    }
+}
