@@ -21,11 +21,12 @@ use alloy_primitives::{B256, U256};
 use alloy_trie::Nibbles;
 use std::{cell::Cell, sync::Arc};
 
-/// Room for the RLP of a leaf: a path of 32 bytes and an account, with their headers.
-const LEAF_RLP: usize = 160;
-/// The longest RLP of a branch: sixteen hashes and an empty value.
-const BRANCH_RLP: usize = 3 + 16 * 33 + 1;
-/// Room that a thread may keep, in bytes: for about a thousand nodes of one level.
+/// Bytes of RLP after which what was written is hashed: enough nodes for all lanes, and few enough
+/// to stay in a processor's cache.
+const GROUP_BYTES: usize = 128 << 10;
+/// Beyond that, the node that was written last: the longest is a branch of sixteen hashes.
+const LAST_NODE_BYTES: usize = 1 << 10;
+/// Room that a thread may keep, in bytes.
 const ROOM_BYTES: usize = 512 << 10;
 
 /// A changed node.
@@ -217,36 +218,44 @@ impl<'t, K: Kind> Changed<'t, K> {
     }
 
     fn encode_in(&mut self, room: &mut Room, scratch: &mut Scratch) {
-        let Room {
-            inputs,
-            pending,
-            stored: stored_branches,
-        } = room;
+        room.inputs
+            .bytes()
+            .reserve_exact(GROUP_BYTES + LAST_NODE_BYTES);
         let (order, counts) = self.by_height();
         let mut rest = order.as_slice();
-        for (height, count) in counts.into_iter().enumerate() {
+        for count in counts {
             let level;
             (level, rest) = rest.split_at(count);
-            inputs.clear();
-            let most = if height == 0 { LEAF_RLP } else { BRANCH_RLP };
-            inputs.bytes().reserve(count * most);
             for &index in level {
-                let item = &mut self.items[index as usize];
-                let stored = item.write(index, scratch, inputs, stored_branches);
-                if inputs.open().len() < B256::len_bytes() {
-                    // So short that it needs no hash.
-                    let rlp = ChildRef::to_node(inputs.open());
-                    inputs.discard_open();
-                    self.set(index, rlp, stored, scratch);
-                } else {
-                    inputs.end();
-                    pending.push((index, stored));
+                self.write(index, room, scratch);
+                if room.inputs.bytes().len() >= GROUP_BYTES {
+                    self.hash_written(room, scratch);
                 }
             }
-            for ((index, stored), hash) in pending.drain(..).zip(inputs.hashes()) {
-                self.set(index, ChildRef::to_hash(&hash), stored, scratch);
-            }
+            self.hash_written(room, scratch);
         }
+    }
+
+    /// Writes a node to be hashed, or tells its parent at once if it is too short for that.
+    fn write(&mut self, index: u32, room: &mut Room, scratch: &mut Scratch) {
+        let (inputs, item) = (&mut room.inputs, &mut self.items[index as usize]);
+        let stored = item.write(index, scratch, inputs, &mut room.stored);
+        if inputs.open().len() < B256::len_bytes() {
+            let rlp = ChildRef::to_node(inputs.open());
+            inputs.discard_open();
+            self.set(index, rlp, stored, scratch);
+        } else {
+            inputs.end();
+            room.pending.push((index, stored));
+        }
+    }
+
+    /// Hashes what was written, side by side, and tells the parents.
+    fn hash_written(&mut self, room: &mut Room, scratch: &mut Scratch) {
+        for ((index, stored), hash) in room.pending.drain(..).zip(room.inputs.hashes()) {
+            self.set(index, ChildRef::to_hash(&hash), stored, scratch);
+        }
+        room.inputs.clear();
     }
 
     /// Tells a node's parent how to refer to it, behind an extension where it begins further up.
