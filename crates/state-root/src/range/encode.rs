@@ -23,7 +23,7 @@ use std::{cell::Cell, sync::Arc};
 
 /// Bytes of RLP after which what was written is hashed: enough nodes for all lanes, and few enough
 /// to stay in a processor's cache.
-const GROUP_BYTES: usize = 128 << 10;
+const GROUP_BYTES: usize = 64 << 10;
 /// Beyond that, the node that was written last: the longest is a branch of sixteen hashes.
 const LAST_NODE_BYTES: usize = 1 << 10;
 /// Room that a thread may keep, in bytes.

@@ -73,6 +73,10 @@ use threads::Threads;
 use tracing::{Span, debug_span, field};
 use walk::{Pass, Work};
 
+/// How many grains a range stands for, at least, that is cut beside execution: another thread that
+/// takes a part of it takes a processor from execution.
+const GRAINS_BESIDE_EXECUTION: usize = 4;
+
 /// How many threads work, and on how much.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RangeConfig {
@@ -336,12 +340,17 @@ impl<S: StateSource> Block<S> {
     }
 
     /// Leaves below which a range is not cut. Beside execution a single thread cuts nothing: there
-    /// is no processor for another one.
+    /// is no processor for another one. Several cut what has piled up, and else leave a message to
+    /// one of them.
     fn grain(&self, is_last: bool) -> usize {
-        if is_last || self.config.threads.get() > 1 {
-            self.config.grain.get()
-        } else {
-            usize::MAX
+        match self.config.threads.get() {
+            _ if is_last => self.config.grain.get(),
+            1 => usize::MAX,
+            _ => self
+                .config
+                .grain
+                .get()
+                .saturating_mul(GRAINS_BESIDE_EXECUTION),
         }
     }
 
