@@ -204,8 +204,16 @@ impl<'t, K: Kind> Changed<'t, K> {
             counts.resize(counts.len().max(height + 1), 0);
             counts[height] += 1;
         }
-        let mut order: Vec<_> = (0..self.items.len() as u32).collect();
-        order.sort_by_key(|&index| self.items[index as usize].height);
+        let mut next: Vec<_> = counts
+            .iter()
+            .scan(0, |sum, count| Some(std::mem::replace(sum, *sum + count)))
+            .collect();
+        let mut order = vec![0; self.items.len()];
+        for (index, item) in self.items.iter().enumerate() {
+            let place = &mut next[usize::from(item.height)];
+            order[*place] = index as u32;
+            *place += 1;
+        }
         (order, counts)
     }
 

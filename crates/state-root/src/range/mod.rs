@@ -75,7 +75,7 @@ use walk::{Pass, Work};
 
 /// How many grains a range stands for, at least, that is cut beside execution: another thread that
 /// takes a part of it takes a processor from execution.
-const GRAINS_BESIDE_EXECUTION: usize = 4;
+const GRAINS_BESIDE_EXECUTION: usize = 2;
 
 /// How many threads work, and on how much.
 #[derive(Debug, Clone, Copy)]
