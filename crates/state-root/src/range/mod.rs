@@ -22,10 +22,10 @@
 //! one wait is that of a block's first message for the trimming of what its parent left.
 //!
 //! A range is a subtree and the sorted changes below it ([`walk`]). Its owner reads what it lacks in
-//! one walk through one view, which is open only meanwhile; what lies above is in memory since
-//! before the range was cut, so it is never read twice. Ranges are cut where they stand for more
-//! leaves than the grain, for which the chunk size is taken, and while there are not enough of them
-//! for the threads; storage tries are cut like the account trie, in which they hang. What has changed
+//! one walk through one view, which is open only meanwhile, straight into nodes ([`read`]); what lies
+//! above is in memory since before the range was cut, so it is never read twice. Ranges are cut where
+//! they stand for more leaves than the grain, for which the chunk size is taken (beside execution than
+//! two grains), and while there are not enough of them for the threads; storage tries are cut like the account trie, in which they hang. What has changed
 //! in a range is hashed level by level ([`mod@encode`]), so that many nodes share the lanes of one
 //! permutation.
 //!
