@@ -27,7 +27,6 @@ use crate::{
 };
 use alloy_primitives::B256;
 use alloy_trie::{EMPTY_ROOT_HASH, Nibbles};
-
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is known of a node's encoding, and whether it is needed.
@@ -112,12 +111,7 @@ where
     /// The nodes on the paths of `targets`, which are sorted by key.
     pub(crate) fn run(mut self, mut targets: &[Target]) -> Result<Proof<L::Value>, RootError> {
         let mut roots = Vec::new();
-        while let Some(&Target { key, start }) = targets.first() {
-            let beside = |target: &Target| {
-                target.start == start && common_prefix(&target.key, &key) >= start
-            };
-            let len = targets.iter().take_while(|target| beside(target)).count();
-            let (below, rest) = targets.split_at(len);
+        while let Some((Target { key, start }, below)) = take_subtree(&mut targets) {
             let node = if start == 0 {
                 self.root(below)?
             } else {
@@ -131,7 +125,6 @@ where
                 return Err(RootError::Inconsistent);
             }
             roots.push(ProofRoot { key, start, node });
-            targets = rest;
         }
         Ok(Proof {
             arena: self.arena,
@@ -299,9 +292,8 @@ pub(crate) fn storage_root<V: StateView>(
 /// branch, or because the child will be but a stub.
 fn child_encoding(parent: Encoding, below: &[Target]) -> Encoding {
     match parent {
-        Encoding::Needed => Encoding::Needed,
-        Encoding::Known(_) | Encoding::NotNeeded if below.is_empty() => Encoding::Needed,
-        Encoding::Known(_) | Encoding::NotNeeded => Encoding::NotNeeded,
+        Encoding::Known(_) | Encoding::NotNeeded if !below.is_empty() => Encoding::NotNeeded,
+        _ => Encoding::Needed,
     }
 }
 
@@ -312,6 +304,18 @@ fn by_hash(hash: &B256, stored: bool) -> Encoded {
         hashed_branch: true,
         stored,
     }
+}
+
+/// Takes the targets in the place of one stub off the front. The first of them says which.
+pub(crate) fn take_subtree<'t>(targets: &mut &'t [Target]) -> Option<(Target, &'t [Target])> {
+    let first = *targets.first()?;
+    let is_below = |target: &&Target| {
+        target.start == first.start && common_prefix(&target.key, &first.key) >= first.start
+    };
+    let len = targets.iter().take_while(is_below).count();
+    let (below, rest) = targets.split_at(len);
+    *targets = rest;
+    Some((first, below))
 }
 
 /// The targets, all of one position, that lie below a branch rather than beside it.

@@ -19,7 +19,7 @@ use crate::{
     error::RootError,
     keccak::Inputs,
     nibbles::{common_prefix, first_key, nibble},
-    proof::{PeekCursor, Position, below_branch, take_nibble},
+    proof::{PeekCursor, Position, below_branch, take_nibble, take_subtree},
     sparse::{BranchEncoder, ChildRef, Encoded, Scratch},
     stored::StoredBranch,
 };
@@ -147,12 +147,7 @@ where
         mut targets: &[Target],
     ) -> Result<ReadNodes<L::Content>, RootError> {
         let mut all = Vec::new();
-        while let Some(&Target { key, start }) = targets.first() {
-            let below = |target: &&Target| {
-                target.start == start && common_prefix(&target.key, &key) >= start
-            };
-            let len = targets.iter().take_while(below).count();
-            let (below, rest) = targets.split_at(len);
+        while let Some((Target { key, start }, below)) = take_subtree(&mut targets) {
             let slot = if start == 0 {
                 self.root(below)?
             } else {
@@ -166,7 +161,6 @@ where
                 return Err(RootError::Inconsistent);
             }
             all.push(Read { key, start, slot });
-            targets = rest;
         }
         let mut hashes = self.beside.hashes().into_iter();
         for read in &mut all {
