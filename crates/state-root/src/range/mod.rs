@@ -339,9 +339,8 @@ impl<S: StateSource> Block<S> {
         Ok(None)
     }
 
-    /// Leaves below which a range is not cut. Beside execution a single thread cuts nothing: there
-    /// is no processor for another one. Several cut what has piled up, and else leave a message to
-    /// one of them.
+    /// Leaves below which a range is not cut. Beside execution a single thread cuts nothing, since
+    /// there is no processor for another one, and several cut less finely.
     fn grain(&self, is_last: bool) -> usize {
         match self.config.threads.get() {
             _ if is_last => self.config.grain.get(),
