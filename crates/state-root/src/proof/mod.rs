@@ -22,7 +22,7 @@ use crate::{
     cursor::{HashedCursor, StateView, TrieCursor},
     error::RootError,
     nibbles::{child_key, common_prefix, first_key, nibble, path},
-    sparse::{Arena, Branch, ChildRef, Encoded, NodeRef, Proof, ProofRoot, Scratch},
+    sparse::{Arena, Branch, Encoded, NodeRef, Proof, ProofRoot, Scratch},
     stored::StoredBranch,
 };
 use alloy_primitives::B256;
@@ -52,6 +52,12 @@ impl Position {
         first: B256::ZERO,
         len: 0,
     };
+
+    /// The first `len` nibbles of any key below.
+    pub(crate) fn of(key: &B256, len: usize) -> Self {
+        let first = first_key(key, len);
+        Self { first, len }
+    }
 
     /// The child at a nibble of the branch whose path is the first `depth` nibbles of `key`.
     pub(crate) fn below((key, depth): (&B256, usize), nibble: usize) -> Self {
@@ -115,10 +121,7 @@ where
             let node = if start == 0 {
                 self.root(below)?
             } else {
-                let at = Position {
-                    first: first_key(&key, start),
-                    len: start,
-                };
+                let at = Position::of(&key, start);
                 self.position(at, Encoding::NotNeeded, true, below)?
             };
             if start > 0 && node.is_empty() {
@@ -223,7 +226,9 @@ where
                 None
             };
             open.branch.children[nibble] = match hash {
-                Some(hash) if below.is_empty() => self.arena.add_stub(by_hash(hash, stored)),
+                Some(hash) if below.is_empty() => {
+                    self.arena.add_stub(Encoded::branch(hash, stored))
+                }
                 Some(hash) => {
                     let at = Position::below((&open.branch.key, open.branch.depth), nibble);
                     self.position(at, Encoding::Known(*hash), stored, below)?
@@ -260,7 +265,7 @@ where
             stubs_before,
         } = open;
         branch.encoded = match encoding {
-            Encoding::Known(hash) => Some(by_hash(&hash, branch.stored)),
+            Encoding::Known(hash) => Some(Encoded::branch(&hash, branch.stored)),
             Encoding::Needed => Some(self.arena.encode_branch(&branch, start, &mut self.scratch)),
             Encoding::NotNeeded => None,
         };
@@ -294,15 +299,6 @@ fn child_encoding(parent: Encoding, below: &[Target]) -> Encoding {
     match parent {
         Encoding::Known(_) | Encoding::NotNeeded if !below.is_empty() => Encoding::NotNeeded,
         _ => Encoding::Needed,
-    }
-}
-
-/// A branch of which a stored branch above names the hash.
-fn by_hash(hash: &B256, stored: bool) -> Encoded {
-    Encoded {
-        rlp: ChildRef::to_hash(hash),
-        hashed_branch: true,
-        stored,
     }
 }
 

@@ -421,10 +421,10 @@ impl<C> Branch<C> {
                 if let Some(Node::Branch(branch)) = nodes.next() {
                     branch.refer_awaited(hashes);
                 }
-            } else if has(self.head.stale, nibble)
-                && let Some(hash) = hashes.next()
-            {
-                *reference = hash;
+            } else if has(self.head.stale, nibble) {
+                let hash = hashes.next();
+                debug_assert!(hash.is_some(), "a leaf that was not hashed");
+                *reference = hash.unwrap_or_default();
                 put(&mut self.head.stale, nibble, false);
             }
         }

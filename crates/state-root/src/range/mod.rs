@@ -25,9 +25,9 @@
 //! one walk through one view, which is open only meanwhile, straight into nodes ([`read`]); what lies
 //! above is in memory since before the range was cut, so it is never read twice. Ranges are cut where
 //! they stand for more leaves than the grain, for which the chunk size is taken (beside execution than
-//! two grains), and while there are not enough of them for the threads; storage tries are cut like the account trie, in which they hang. What has changed
-//! in a range is hashed level by level ([`mod@encode`]), so that many nodes share the lanes of one
-//! permutation.
+//! two grains), and while there are not enough of them for the threads; storage tries are cut like the
+//! account trie, in which they hang. What has changed in a range is hashed level by level
+//! ([`mod@encode`]), so that many nodes share the lanes of one permutation.
 //!
 //! A trie is a tree that is changed in place ([`node`]) and passed on from block to block
 //! ([`kept`]). A node depends on nothing but the leaves below it, so what is kept under a root is
@@ -342,14 +342,11 @@ impl<S: StateSource> Block<S> {
     /// Leaves below which a range is not cut. Beside execution a single thread cuts nothing, since
     /// there is no processor for another one, and several cut less finely.
     fn grain(&self, is_last: bool) -> usize {
-        match self.config.threads.get() {
-            _ if is_last => self.config.grain.get(),
-            1 => usize::MAX,
-            _ => self
-                .config
-                .grain
-                .get()
-                .saturating_mul(GRAINS_BESIDE_EXECUTION),
+        let grain = self.config.grain.get();
+        match (is_last, self.config.threads.get()) {
+            (true, _) => grain,
+            (false, 1) => usize::MAX,
+            (false, _) => grain.saturating_mul(GRAINS_BESIDE_EXECUTION),
         }
     }
 

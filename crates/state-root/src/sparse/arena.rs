@@ -29,6 +29,15 @@ pub(crate) struct Encoded {
 }
 
 impl Encoded {
+    /// A branch of which a stored branch above names the hash.
+    pub(crate) fn branch(hash: &B256, stored: bool) -> Self {
+        Self {
+            rlp: ChildRef::to_hash(hash),
+            hashed_branch: true,
+            stored,
+        }
+    }
+
     /// A leaf, or anything else no branch is stored below.
     pub(crate) fn plain(rlp: ChildRef) -> Self {
         Self {

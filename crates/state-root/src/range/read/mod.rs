@@ -18,7 +18,7 @@ use crate::{
     cursor::{HashedCursor, TrieCursor},
     error::RootError,
     keccak::Inputs,
-    nibbles::{common_prefix, first_key, nibble},
+    nibbles::{common_prefix, nibble},
     proof::{PeekCursor, Position, below_branch, take_nibble, take_subtree},
     sparse::{BranchEncoder, ChildRef, Encoded, Scratch},
     stored::StoredBranch,
@@ -151,10 +151,7 @@ where
             let slot = if start == 0 {
                 self.root(below)?
             } else {
-                let at = Position {
-                    first: first_key(&key, start),
-                    len: start,
-                };
+                let at = Position::of(&key, start);
                 self.node(at, Reference::Later, true, below)?
             };
             if start > 0 && slot.is_empty() {
@@ -168,6 +165,7 @@ where
                 branch.refer_awaited(&mut hashes);
             }
         }
+        debug_assert!(hashes.next().is_none(), "a leaf that no branch awaits");
         Ok((all, self.nodes))
     }
 
@@ -285,7 +283,7 @@ where
             let at = || Position::below((&key, depth), nibble);
             match hash {
                 Some(hash) if below.is_empty() || self.manner.is_shallow => {
-                    branch.add_reference(nibble, &by_hash(hash, stored));
+                    branch.add_reference(nibble, &Encoded::branch(hash, stored));
                 }
                 Some(hash) => {
                     let child = self.node(at(), Reference::Known(*hash), stored, below)?;
@@ -415,7 +413,7 @@ where
         reference: Reference,
     ) -> Result<Slot<L::Content>, RootError> {
         let encoded = match reference {
-            Reference::Known(hash) => Some(by_hash(&hash, branch.head.stored)),
+            Reference::Known(hash) => Some(Encoded::branch(&hash, branch.head.stored)),
             Reference::Needed => {
                 let mut encoder = BranchEncoder::new();
                 for (nibble, child) in branch.references() {
@@ -447,7 +445,7 @@ where
             let nibble = usize::from(index);
             let stored = masks.tree.is_bit_set(index);
             let child = match node.hash(index) {
-                Some(hash) => by_hash(&hash, stored),
+                Some(hash) => Encoded::branch(&hash, stored),
                 None => self.encode_below(Position::below((&key, depth), nibble), stored)?,
             };
             encoder.push(nibble, &child);
@@ -495,13 +493,4 @@ where
 fn nibble_count(targets: &[Target], depth: usize) -> usize {
     let nibble = |target: &Target| nibble(&target.key, depth);
     targets.chunk_by(|a, b| nibble(a) == nibble(b)).count()
-}
-
-/// A branch of which a stored branch above names the hash.
-fn by_hash(hash: &B256, stored: bool) -> Encoded {
-    Encoded {
-        rlp: ChildRef::to_hash(hash),
-        hashed_branch: true,
-        stored,
-    }
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     cursor::StateView,
     mem::MemState,
+    nibbles::first_key,
     proof::{SlotValues, Walk},
     range::kind::Slots,
     sparse::{Arena, NodeKind, NodeRef},
@@ -50,10 +51,8 @@ fn see(node: &Node<U256>, encoded: Option<Encoded>, seen: &mut Vec<Seen>) {
         Node::None => seen.push((None, encoded, false)),
         Node::Leaf(leaf) => seen.push((Some((leaf.key, 64)), encoded, false)),
         Node::Branch(branch) => {
-            let (first, depth) = (
-                first_key(&branch.head.key, branch.head.depth()),
-                branch.head.depth(),
-            );
+            let depth = branch.head.depth();
+            let first = first_key(&branch.head.key, depth);
             seen.push((Some((first, depth)), encoded, branch.head.stored));
             for (nibble, reference) in branch.references() {
                 let child = branch.child(nibble).unwrap_or(&Node::None);
