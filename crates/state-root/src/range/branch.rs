@@ -413,21 +413,20 @@ impl<C> Branch<C> {
     }
 
     /// Gives the children here and below that are not known the references that they wait for, in
-    /// the order of their paths.
-    pub(super) fn refer_awaited(&mut self, hashes: &mut impl Iterator<Item = B256>) {
+    /// the order of their paths. `None` when there are too few.
+    pub(super) fn refer_awaited(&mut self, hashes: &mut impl Iterator<Item = B256>) -> Option<()> {
         let mut nodes = self.nodes.iter_mut();
         for (nibble, reference) in nibbles(self.head.there).zip(&mut self.refs) {
             if has(self.head.placed, nibble) {
                 if let Some(Node::Branch(branch)) = nodes.next() {
-                    branch.refer_awaited(hashes);
+                    branch.refer_awaited(hashes)?;
                 }
             } else if has(self.head.stale, nibble) {
-                let hash = hashes.next();
-                debug_assert!(hash.is_some(), "a leaf that was not hashed");
-                *reference = hash.unwrap_or_default();
+                *reference = hashes.next()?;
                 put(&mut self.head.stale, nibble, false);
             }
         }
+        Some(())
     }
 
     /// A child has changed.

@@ -162,10 +162,13 @@ where
         let mut hashes = self.beside.hashes().into_iter();
         for read in &mut all {
             if let Node::Branch(branch) = &mut read.slot.node {
-                branch.refer_awaited(&mut hashes);
+                let all = branch.refer_awaited(&mut hashes);
+                all.ok_or(RootError::Inconsistent)?;
             }
         }
-        debug_assert!(hashes.next().is_none(), "a leaf that no branch awaits");
+        if hashes.next().is_some() {
+            return Err(RootError::Inconsistent);
+        }
         Ok((all, self.nodes))
     }
 
