@@ -293,6 +293,7 @@ impl Engine {
                 .entered();
         let mut times = BlockTimes::default();
         let started = Instant::now();
+        let held = self.hold_writer();
         let prepare = debug_span!(target: TARGET, "spawn_payload_processor").entered();
         let chain = self.shared.chain.clone();
         let chain = &*chain;
@@ -325,7 +326,6 @@ impl Engine {
         let (executed, signed) = running.run(payload, &mut state)?;
         // With the hook the last changes go to the root, which is hashed beside what follows.
         state.set_state_hook(None);
-        let held = self.hold_writer();
         let root = root.end()?;
         let receipts = summary(receipts, &executed.receipts, steps);
         let merging = Instant::now();

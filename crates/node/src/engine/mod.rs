@@ -396,7 +396,8 @@ impl Engine {
         self.persisted = watch::channel(last).0;
     }
 
-    /// Keeps the saving thread from taking a processor while the end of a root needs all of them.
+    /// Keeps the saving thread from taking a processor while a block needs all of them. Its priority
+    /// does not: whoever wakes when both are taken, one by that thread, may be given the other.
     ///
     /// Not when so many blocks wait to be saved that the engine might have to wait for it: then one
     /// processor would save and the others be idle.

@@ -4,7 +4,10 @@
 //! requests. At most one save is under way.
 
 use super::{EngineError, tree::ExecutedBlock};
-use crate::{primitives::BlockNumHash, priority::yield_to_blocks, telemetry::SaveMetrics};
+use crate::{
+    placement::stay_on_first, primitives::BlockNumHash, priority::yield_to_blocks,
+    telemetry::SaveMetrics,
+};
 use alloy_primitives::{B256, KECCAK256_EMPTY, U256};
 use crossbeam_channel::{Receiver, Sender};
 use revm::{
@@ -18,6 +21,7 @@ use std::{
     thread::JoinHandle,
     time::{Duration, Instant},
 };
+use threads::FewCpus;
 use tracing::debug_span;
 
 /// Numbers of the safe and the finalized block, as far as they are in the database.
@@ -66,8 +70,8 @@ pub(super) struct Persistence {
 }
 
 impl Persistence {
-    /// Starts the thread.
-    pub(super) fn spawn(db: StateDb) -> Result<Self, EngineError> {
+    /// Starts the thread, on the first of `cpus`.
+    pub(super) fn spawn(db: StateDb, cpus: Option<FewCpus>) -> Result<Self, EngineError> {
         let (jobs, received) = crossbeam_channel::bounded::<Save>(1);
         let (sender, results) = crossbeam_channel::bounded(1);
         let metrics = SaveMetrics::new();
@@ -78,6 +82,7 @@ impl Persistence {
                 // blocks comes together in larger saves, which cost less; the engine waits when there
                 // is too much to save.
                 yield_to_blocks();
+                stay_on_first(cpus.as_ref());
                 for job in received {
                     if sender.send(save(&db, &job, &metrics)).is_err() {
                         return;
