@@ -213,6 +213,7 @@ fn engine_config() -> EngineConfig {
             account_workers: one,
             storage_workers: one,
             kept_bytes: 1 << 20,
+            threads_apart: false,
         },
         check_state_root: true,
         sender_recovery: SenderRecovery::default(),

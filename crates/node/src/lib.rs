@@ -7,6 +7,7 @@ pub mod chainspec;
 pub mod cli;
 pub mod commands;
 pub mod engine;
+mod placement;
 pub mod pool;
 pub mod primitives;
 mod priority;

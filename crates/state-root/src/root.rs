@@ -12,6 +12,7 @@ use crate::{
 };
 use alloy_primitives::B256;
 use std::{io, num::NonZeroUsize, sync::Arc};
+use threads::FewCpus;
 
 /// How the pipeline cuts its work, and over how many threads it spreads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,23 @@ pub struct RootConfig {
     pub storage_workers: NonZeroUsize,
     /// Memory of the nodes that [`ChunkPolicy::RangeSteal`] keeps across blocks, in bytes.
     pub kept_bytes: usize,
+    /// Whether the threads of [`ChunkPolicy::RangeSteal`] have CPUs of their own, where CPUs are few
+    /// ([`FewCpus`]).
+    pub threads_apart: bool,
+}
+
+impl RootConfig {
+    /// The CPUs of which the threads have one each, if they have.
+    ///
+    /// # Errors
+    ///
+    /// When the system does not tell which there are.
+    pub fn few_cpus(&self) -> io::Result<Option<FewCpus>> {
+        if self.threads_apart {
+            return FewCpus::of_this_thread();
+        }
+        Ok(None)
+    }
 }
 
 /// The threads of the pipeline, started once per process.
@@ -50,11 +68,15 @@ impl<S: StateSource> RootPool<S> {
     /// Starts the threads. Fails when the system refuses one.
     pub fn new(config: RootConfig) -> io::Result<Self> {
         let streaming = || match config.chunk_policy {
-            ChunkPolicy::RangeSteal => Ok(Pool::Ranges(RangePool::new(RangeConfig {
-                grain: config.chunk_size,
-                threads: config.account_workers,
-                kept_bytes: config.kept_bytes,
-            })?)),
+            ChunkPolicy::RangeSteal => {
+                let ranges = RangeConfig {
+                    grain: config.chunk_size,
+                    threads: config.account_workers,
+                    kept_bytes: config.kept_bytes,
+                };
+                let cpus = config.few_cpus()?;
+                Ok(Pool::Ranges(RangePool::new(ranges, cpus.as_ref())?))
+            }
             ChunkPolicy::Always | ChunkPolicy::Reth1_11 | ChunkPolicy::Reth2_5 => {
                 Ok::<_, io::Error>(Pool::Proofs(ProofPool::new(config)?))
             }
@@ -65,6 +87,15 @@ impl<S: StateSource> RootPool<S> {
             RootStrategy::Serial => Pool::Late(LatePool::serial()),
             RootStrategy::Skip => Pool::Late(LatePool::skip()),
         }))
+    }
+
+    /// Whether the next block will hardly find a path in memory, to judge by the last one: then there
+    /// is much to read while it is executed.
+    pub fn is_cold(&self) -> bool {
+        match &self.0 {
+            Pool::Ranges(pool) => pool.is_cold(),
+            Pool::Proofs(_) | Pool::Late(_) => false,
+        }
     }
 
     /// Begins the root of one block on top of the state `source` shows, whose root is

@@ -319,6 +319,15 @@ pub struct EngineArgs {
         value_name = "STEPS"
     )]
     pub execution_nice: Option<u8>,
+    /// With range-steal on two to four CPUs: whether threads of the root, saving, and executing a block
+    /// whose state must be read are tied to CPUs of their own
+    #[arg(
+        long = "bench.threads-apart",
+        action = clap::ArgAction::Set,
+        default_value_t = true,
+        value_name = "BOOL"
+    )]
+    pub threads_apart: bool,
     /// Test of a benchmark: take this much longer for every payload, in percent of its own time
     #[arg(
         long = "bench.inject-slowdown",

@@ -196,6 +196,7 @@ fn engine(args: &EngineArgs) -> eyre::Result<EngineConfig> {
             account_workers: args.account_worker_count.unwrap_or(workers),
             storage_workers: args.storage_worker_count.unwrap_or(workers),
             kept_bytes: args.root_arena_mb.saturating_mul(MIB as usize),
+            threads_apart: args.threads_apart && is_range_steal(args),
         },
         check_state_root: args.check_state_root,
         sender_recovery: if args.senders_one_by_one {
@@ -203,7 +204,11 @@ fn engine(args: &EngineArgs) -> eyre::Result<EngineConfig> {
         } else {
             SenderRecovery::SideBySide
         },
-        execution_nice: args.execution_nice.unwrap_or_else(|| execution_nice(args)),
+        execution_nice: args.execution_nice.unwrap_or(if is_range_steal(args) {
+            EXECUTION_NICE
+        } else {
+            0
+        }),
         injected_slowdown: args.inject_slowdown,
         skip_invalid_transactions: false,
         gas_limit_target: 0,
@@ -214,10 +219,8 @@ fn engine(args: &EngineArgs) -> eyre::Result<EngineConfig> {
 /// policies, since reth's threads do not yield to its proof workers.
 const EXECUTION_NICE: u8 = 3;
 
-fn execution_nice(args: &EngineArgs) -> u8 {
-    let is_ours =
-        args.root_strategy == RootStrategy::Task && args.chunk_policy == ChunkPolicy::RangeSteal;
-    if is_ours { EXECUTION_NICE } else { 0 }
+fn is_range_steal(args: &EngineArgs) -> bool {
+    args.root_strategy == RootStrategy::Task && args.chunk_policy == ChunkPolicy::RangeSteal
 }
 
 /// Least number of blocks that wait for a save before the engine does.
@@ -355,6 +358,19 @@ mod tests {
         let told = "--bench.chunk-policy range-steal --bench.execution-nice 0";
         assert_eq!(of(told), 0);
         assert_eq!(of("--bench.execution-nice 19"), 19);
+    }
+
+    #[test]
+    fn the_threads_of_range_steal_are_apart_unless_told_otherwise() {
+        let of = |flags| resolved(flags).engine.root.threads_apart;
+        assert!(!of(""));
+        assert!(of("--bench.chunk-policy range-steal"));
+        assert!(!of(
+            "--bench.chunk-policy range-steal --bench.root-strategy serial"
+        ));
+        let told = "--bench.chunk-policy range-steal --bench.threads-apart false";
+        assert!(!of(told));
+        assert!(!of("--bench.threads-apart true"));
     }
 
     #[test]

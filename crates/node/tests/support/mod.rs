@@ -163,6 +163,7 @@ pub(crate) fn config() -> EngineConfig {
             account_workers: count(2),
             storage_workers: count(2),
             kept_bytes: 1 << 20,
+            threads_apart: false,
         },
         check_state_root: true,
         sender_recovery: SenderRecovery::default(),

@@ -69,13 +69,20 @@ use std::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
-use threads::Threads;
+use threads::{FewCpus, Threads};
 use tracing::{Span, debug_span, field};
 use walk::{Pass, Work};
 
 /// How many grains a range stands for, at least, that is cut beside execution: another thread that
 /// takes a part of it takes a processor from execution.
 const GRAINS_BESIDE_EXECUTION: usize = 2;
+
+/// The same where threads have CPUs of their own and nearly all has to be read: one thread has enough to
+/// do until execution ends.
+const GRAINS_BESIDE_COLD_EXECUTION: usize = 4;
+
+/// A block that finds less than this part of its paths in memory is cold.
+const KNOWN_PART: u64 = 8;
 
 /// How many threads work, and on how much.
 #[derive(Debug, Clone, Copy)]
@@ -92,6 +99,7 @@ pub(crate) struct RangeConfig {
 pub(crate) struct RangePool {
     config: RangeConfig,
     threads: Threads,
+    is_apart: bool,
     shared: Arc<Shared>,
 }
 
@@ -102,17 +110,36 @@ struct Shared {
     /// Drivers at work.
     drivers: Mutex<usize>,
     driver_left: Condvar,
+    /// Whether the last block was not cold.
+    is_warm: AtomicBool,
 }
 
 impl RangePool {
-    pub(crate) fn new(config: RangeConfig) -> io::Result<Self> {
+    /// No two of the threads share one of `cpus`.
+    pub(crate) fn new(config: RangeConfig, cpus: Option<&FewCpus>) -> io::Result<Self> {
         // One more takes the place of the executing thread, which waits at the end.
-        let threads = Threads::start("root-range", config.threads.saturating_add(1))?;
+        let count = config.threads.saturating_add(1);
         Ok(Self {
             config,
-            threads,
+            threads: Threads::start_apart("root-range", count, cpus)?,
+            is_apart: cpus.is_some(),
             shared: Arc::default(),
         })
+    }
+
+    pub(crate) fn is_cold(&self) -> bool {
+        !self.shared.is_warm.load(Ordering::Relaxed)
+    }
+
+    /// Leaves below which a range is not cut beside execution. A single thread cuts nothing, since
+    /// there is no processor for another one, and several cut less finely than at the end.
+    fn grain_beside_execution(&self) -> usize {
+        let grains = match (self.config.threads.get(), self.is_apart && self.is_cold()) {
+            (1, _) => usize::MAX,
+            (_, true) => GRAINS_BESIDE_COLD_EXECUTION,
+            (_, false) => GRAINS_BESIDE_EXECUTION,
+        };
+        self.config.grain.get().saturating_mul(grains)
     }
 
     pub(crate) fn prepare<S: StateSource>(&self, source: Arc<S>, parent_root: B256) -> RangeJob {
@@ -120,6 +147,7 @@ impl RangePool {
         let block = Block {
             shared: Arc::clone(&self.shared),
             config: self.config,
+            grain_beside_execution: self.grain_beside_execution(),
             parent_root,
             span: Span::current(),
             work: Arc::new(Work {
@@ -193,6 +221,7 @@ trait Driver: Send + Sync {
 struct Block<S> {
     shared: Arc<Shared>,
     config: RangeConfig,
+    grain_beside_execution: usize,
     parent_root: B256,
     /// What the spans of the work belong to.
     span: Span,
@@ -339,17 +368,6 @@ impl<S: StateSource> Block<S> {
         Ok(None)
     }
 
-    /// Leaves below which a range is not cut. Beside execution a single thread cuts nothing, since
-    /// there is no processor for another one, and several cut less finely.
-    fn grain(&self, is_last: bool) -> usize {
-        let grain = self.config.grain.get();
-        match (is_last, self.config.threads.get()) {
-            (true, _) => grain,
-            (false, 1) => usize::MAX,
-            (false, _) => grain.saturating_mul(GRAINS_BESIDE_EXECUTION),
-        }
-    }
-
     /// One pass over the trie, which hashes what has changed or only reads.
     fn pass(
         &self,
@@ -371,7 +389,11 @@ impl<S: StateSource> Block<S> {
             changes: Arc::new(changes),
             trie: (),
             hashes,
-            grain: self.grain(hashes),
+            grain: if hashes {
+                self.config.grain.get()
+            } else {
+                self.grain_beside_execution
+            },
         };
         let mut lane = Lane::default();
         pass.apply(&mut running.trie, &mut lane)?;
@@ -402,7 +424,11 @@ impl<S: StateSource> Block<S> {
                 counters: running.counters,
             });
         }
-        running.counters.batches += 1;
+        let counters = &mut running.counters;
+        counters.batches += 1;
+        let read = counters.account_targets + counters.storage_targets;
+        let is_warm = counters.known_paths >= (counters.known_paths + read) / KNOWN_PART;
+        self.shared.is_warm.store(is_warm, Ordering::Relaxed);
         running.stage = Stage::Changes;
         let mut found = self.pass(running, changes, true)?;
         Ok(RootOutcome {
