@@ -10,7 +10,7 @@ const MANY: usize = 5;
 ///
 /// A scheduler may have threads share a CPU while another is idle: the one that has woken and the one
 /// that woke it, or, in a virtual machine, any when the idle CPU sleeps. Threads that are tied to
-/// different CPUs never wait for each other.
+/// different CPUs never wait for each other's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FewCpus(Vec<usize>);
 
