@@ -8,7 +8,7 @@
 //! | all others | any |
 //!
 //! A scheduler that has a thread wait while a CPU is idle costs little where there are many, and up to
-//! a third of a block's time on two (decision 0018).
+//! a quarter of a block's time on two (decision 0018).
 
 use threads::FewCpus;
 use tracing::debug;

@@ -37,20 +37,6 @@ pub struct RootConfig {
     pub threads_apart: bool,
 }
 
-impl RootConfig {
-    /// The CPUs of which the threads have one each, if they have.
-    ///
-    /// # Errors
-    ///
-    /// When the system does not tell which there are.
-    pub fn few_cpus(&self) -> io::Result<Option<FewCpus>> {
-        if self.threads_apart {
-            return FewCpus::of_this_thread();
-        }
-        Ok(None)
-    }
-}
-
 /// The threads of the pipeline, started once per process.
 ///
 /// Dropping the pool waits for its threads, so its jobs must be finished or dropped before.
@@ -74,8 +60,12 @@ impl<S: StateSource> RootPool<S> {
                     threads: config.account_workers,
                     kept_bytes: config.kept_bytes,
                 };
-                let cpus = config.few_cpus()?;
-                Ok(Pool::Ranges(RangePool::new(ranges, cpus.as_ref())?))
+                let cpus = if config.threads_apart {
+                    FewCpus::of_this_thread()?
+                } else {
+                    None
+                };
+                Ok(Pool::Ranges(RangePool::new(ranges, cpus)?))
             }
             ChunkPolicy::Always | ChunkPolicy::Reth1_11 | ChunkPolicy::Reth2_5 => {
                 Ok::<_, io::Error>(Pool::Proofs(ProofPool::new(config)?))
@@ -87,6 +77,14 @@ impl<S: StateSource> RootPool<S> {
             RootStrategy::Serial => Pool::Late(LatePool::serial()),
             RootStrategy::Skip => Pool::Late(LatePool::skip()),
         }))
+    }
+
+    /// The CPUs of which the threads have one each, if they have.
+    pub fn cpus(&self) -> Option<&FewCpus> {
+        match &self.0 {
+            Pool::Ranges(pool) => pool.cpus(),
+            Pool::Proofs(_) | Pool::Late(_) => None,
+        }
     }
 
     /// Whether the next block will hardly find a path in memory, to judge by the last one: then there

@@ -8,9 +8,8 @@ const MANY: usize = 5;
 
 /// The two to four CPUs on which the threads of a process may run.
 ///
-/// A scheduler may have threads share a CPU while another is idle: the one that has woken and the one
-/// that woke it, or, in a virtual machine, any when the idle CPU sleeps. Threads that are tied to
-/// different CPUs never wait for each other's.
+/// A scheduler may have threads share a CPU while another is idle. Threads that are tied to different
+/// CPUs never wait for each other's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FewCpus(Vec<usize>);
 

@@ -64,7 +64,6 @@ use state_cache::StateCache;
 use state_db::{DbError, DbView, HeldWriter, OverlaySource, StateDb, UnwindError};
 use state_root::{RootConfig, RootPool, RootStrategy};
 use std::{collections::VecDeque, sync::Arc, time::Instant};
-use threads::FewCpus;
 use tokio::sync::{oneshot, watch};
 use tree::Tree;
 pub use trial::{Trial, TrialBlock, TrialError, TrialEvm, TrialState};
@@ -171,11 +170,7 @@ pub fn spawn(
     let pool = RootPool::new(config.root)
         .map_err(|error| EngineError::Start(format!("start the state root threads: {error}")))?;
     let skip_invalid_transactions = config.skip_invalid_transactions;
-    let cpus = config
-        .root
-        .few_cpus()
-        .map_err(|error| EngineError::Start(format!("count the CPUs: {error}")))?;
-    let persistence = Persistence::spawn(db.clone(), cpus.clone())?;
+    let persistence = Persistence::spawn(db.clone(), pool.cpus().cloned())?;
     let state_cache = StateCache::new(config.state_cache_bytes);
     let shared = Arc::new(Shared::new(chain, db, tree));
     let (requests, received) = crossbeam_channel::unbounded();
@@ -184,7 +179,6 @@ pub fn spawn(
         shared: shared.clone(),
         config,
         pool,
-        cpus,
         persistence,
         state_cache,
         persisted: persisted_sender,
@@ -260,8 +254,6 @@ struct Engine {
     shared: Arc<Shared>,
     config: EngineConfig,
     pool: RootPool<OverlaySource>,
-    /// Where threads have CPUs of their own, which there are.
-    cpus: Option<FewCpus>,
     persistence: Persistence,
     state_cache: Option<Arc<StateCache>>,
     persisted: watch::Sender<BlockNumHash>,
@@ -410,7 +402,7 @@ impl Engine {
     /// Executes a block, if it is cold on a CPU that the root's first thread does not use: execution
     /// takes long then, and that thread has enough to read.
     fn execute_apart<T>(&self, execute: impl FnOnce() -> T) -> T {
-        let _on_first = OnFirst::begin(self.cpus.as_ref().filter(|_| self.pool.is_cold()));
+        let _on_first = OnFirst::begin(self.pool.cpus().filter(|_| self.pool.is_cold()));
         execute()
     }
 

@@ -99,7 +99,7 @@ pub(crate) struct RangeConfig {
 pub(crate) struct RangePool {
     config: RangeConfig,
     threads: Threads,
-    is_apart: bool,
+    cpus: Option<FewCpus>,
     shared: Arc<Shared>,
 }
 
@@ -116,15 +116,19 @@ struct Shared {
 
 impl RangePool {
     /// No two of the threads share one of `cpus`.
-    pub(crate) fn new(config: RangeConfig, cpus: Option<&FewCpus>) -> io::Result<Self> {
+    pub(crate) fn new(config: RangeConfig, cpus: Option<FewCpus>) -> io::Result<Self> {
         // One more takes the place of the executing thread, which waits at the end.
         let count = config.threads.saturating_add(1);
         Ok(Self {
             config,
-            threads: Threads::start_apart("root-range", count, cpus)?,
-            is_apart: cpus.is_some(),
+            threads: Threads::start_apart("root-range", count, cpus.as_ref())?,
+            cpus,
             shared: Arc::default(),
         })
+    }
+
+    pub(crate) fn cpus(&self) -> Option<&FewCpus> {
+        self.cpus.as_ref()
     }
 
     pub(crate) fn is_cold(&self) -> bool {
@@ -134,7 +138,10 @@ impl RangePool {
     /// Leaves below which a range is not cut beside execution. A single thread cuts nothing, since
     /// there is no processor for another one, and several cut less finely than at the end.
     fn grain_beside_execution(&self) -> usize {
-        let grains = match (self.config.threads.get(), self.is_apart && self.is_cold()) {
+        let grains = match (
+            self.config.threads.get(),
+            self.cpus.is_some() && self.is_cold(),
+        ) {
             (1, _) => usize::MAX,
             (_, true) => GRAINS_BESIDE_COLD_EXECUTION,
             (_, false) => GRAINS_BESIDE_EXECUTION,
