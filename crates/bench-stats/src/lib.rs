@@ -14,7 +14,7 @@
 //! | [`noise`] | how much do identical cells differ? |
 //! | [`mod@verdict`] | is a difference larger than both, and does it matter? |
 //! | [`bootstrap`] | does resampling agree? |
-//! | [`settle`] | had a pass settled? |
+//! | [`steady`] | was a pass in a steady state? |
 //! | [`curve`] | which value of a numeric knob is fastest, by a smooth curve? |
 //! | [`components`] | does noise come from blocks or from visits? |
 //! | [`rounds`] | how many more rounds, of which cells? |
@@ -33,13 +33,13 @@ pub mod random;
 pub mod range;
 pub mod rounds;
 pub mod separate;
-pub mod settle;
+pub mod steady;
 pub mod throughput;
 pub mod verdict;
 
 pub use interval::{Estimate, ratio_of_rounds, throughput_of_rounds};
 pub use layout::{Layout, Spread};
-pub use noise::{noise_expected, noise_of_duplicates};
+pub use noise::{noise_expected, noise_of_controls};
 pub use pairs::{Comparisons, Pair, Rules, compare_all};
 pub use quantile::{Latencies, quantile_sorted};
 pub use random::SplitMix;

@@ -1,6 +1,6 @@
 //! The noise floor: how much identical cells differ.
 //!
-//! A sweep visits duplicates of some cells under other names. Whatever makes a duplicate differ from
+//! A sweep visits some cells again as A/A controls under other names. Whatever makes a control differ from
 //! its original (the order of visits, the layout of a file, luck) can make any two cells differ, so
 //! no difference within that spread is called one.
 //!
@@ -8,12 +8,12 @@
 
 use crate::{interval, layout::Spread};
 
-/// The relative difference between originals and their duplicates: the root of the mean square of
+/// The relative difference between originals and their A/A controls: the root of the mean square of
 /// the mean log ratio, over pairs. Each entry holds one pair's log ratios by round; pairs of one
 /// round are left out.
 ///
 /// 0.012 means that identical cells came out about 1.2 % apart. `None` when no pair has two rounds.
-pub fn noise_of_duplicates(pairs: &[Vec<f64>]) -> Option<f64> {
+pub fn noise_of_controls(pairs: &[Vec<f64>]) -> Option<f64> {
     let means: Vec<f64> = pairs
         .iter()
         .filter(|rounds| rounds.len() > 1)
@@ -23,8 +23,8 @@ pub fn noise_of_duplicates(pairs: &[Vec<f64>]) -> Option<f64> {
     (!squares.is_empty()).then(|| interval::mean(&squares).sqrt().exp_m1())
 }
 
-/// The relative difference that duplicates would be expected to show, from the spread of visits and
-/// the rounds of each level: what stands in where a sweep has no duplicates.
+/// The relative difference that A/A controls would be expected to show, from the spread of visits and
+/// the rounds of each level: what stands in where a sweep has no A/A control.
 pub fn noise_expected(levels: &[(Spread, u64)]) -> Option<f64> {
     let squares: Vec<f64> = levels
         .iter()
@@ -49,7 +49,7 @@ mod tests {
                 Some(0.00125f64.sqrt().exp_m1()),
             ),
         ] {
-            match (noise_of_duplicates(&pairs), expected) {
+            match (noise_of_controls(&pairs), expected) {
                 (Some(found), Some(expected)) => {
                     assert!((found - expected).abs() < 1e-12, "{pairs:?}: {found}");
                 }

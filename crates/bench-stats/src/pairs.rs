@@ -72,7 +72,7 @@ pub struct Widths {
 }
 
 impl Widths {
-    /// For the first `compared` cells of a layout. Further ones, duplicates of others, only help to
+    /// For the first `compared` cells of a layout. Further ones, A/A controls of others, only help to
     /// know the noise.
     pub fn new(layout: &Layout, compared: usize, error: f64) -> Self {
         // With two cells there is nothing to judge a cell's steadiness by.
@@ -259,7 +259,7 @@ mod tests {
             assert_eq!(pair.ratio.interval.is_some(), interval, "{rounds}");
             assert_eq!((pair.verdict, pair.rounds), (verdict, rounds));
         }
-        // That nothing is told apart may be said sooner.
+        // That nothing is separable may be said sooner.
         let alike = [vec![1.0, 1.1], vec![1.1, 1.0], vec![1.0, 0.9]];
         let compared = compare_all(&layout(&alike), 3, &RULES);
         assert_eq!(compared.pairs[0].verdict, Some(Verdict::NoDifference));

@@ -36,21 +36,21 @@ pub const FINAL_ERROR: f64 = 0.04;
 pub const MOST_ROUNDS: u64 = 20;
 /// Where counting the rounds that a resolution takes ends.
 const COUNTED_ROUNDS: u64 = 100_000;
-/// Chance of settling a cell's place with the rounds that are left, from which on they are spent on it.
+/// Chance of steadiness a cell's place with the rounds that are left, from which on they are spent on it.
 const WORTHWHILE: f64 = 0.2;
 
 /// What is known of a level after some rounds.
 #[derive(Debug, Clone)]
 pub struct Level {
-    /// Throughputs of its cells, duplicates last.
+    /// Throughputs of its cells, A/A controls last.
     pub layout: Layout,
     /// How many of them are compared with each other.
     pub compared: usize,
-    /// Those still visited, ascending, duplicates not counted.
+    /// Those still visited, ascending, A/A controls not counted.
     pub active: Vec<usize>,
-    /// Those that have a duplicate.
-    pub duplicated: Vec<usize>,
-    /// What a round of the active ones costs, duplicates included, in seconds.
+    /// Those that have an A/A control.
+    pub controlled: Vec<usize>,
+    /// What a round of the active ones costs, A/A controls included, in seconds.
     pub round_s: f64,
     /// Rounds in all that it may get.
     pub most: u64,
@@ -63,7 +63,7 @@ pub struct Outlook {
     pub active: Vec<usize>,
     /// Cells that leave because they are clearly beaten.
     pub beaten: Vec<usize>,
-    /// Cells that stop although their place is open, because the rounds that are left would hardly settle it.
+    /// Cells that stop although their place is open, because the rounds that are left would hardly decide it.
     pub futile: Vec<usize>,
     /// Rounds in all after which differences are resolved; those made already when they are.
     pub wanted: u64,
@@ -136,8 +136,8 @@ impl Level {
         self.active.iter().filter(stays).copied().collect()
     }
 
-    /// Cells whose place is open and may be settled, the highest, which they are held against, and
-    /// those that have a duplicate: identical cells have to be seen as often as others are.
+    /// Cells whose place is open and may be decided, the highest, which they are held against, and
+    /// those that have an A/A control: identical cells have to be seen as often as others are.
     fn worthwhile(&self, contenders: &[usize], prospect: &Prospect) -> Vec<usize> {
         let behind = |top: usize, cell: usize| {
             let differences = self.layout.differences(top, cell);
@@ -151,15 +151,15 @@ impl Level {
         let Some(top) = contenders.iter().max_by(by_lead).copied() else {
             return Vec::new();
         };
-        let may_settle = |cell: usize| {
+        let may_decide = |cell: usize| {
             let behind = behind(top, cell);
             cell != top && behind.is_some_and(|behind| prospect.is_worthwhile(behind))
         };
-        if !contenders.iter().any(|cell| may_settle(*cell)) {
+        if !contenders.iter().any(|cell| may_decide(*cell)) {
             return Vec::new();
         }
         let goes_on =
-            |cell: &&usize| **cell == top || self.duplicated.contains(cell) || may_settle(**cell);
+            |cell: &&usize| **cell == top || self.controlled.contains(cell) || may_decide(**cell);
         contenders.iter().filter(goes_on).copied().collect()
     }
 }
@@ -298,7 +298,7 @@ mod tests {
         assert!(half_width(&reach, SPREAD, 3, found - 1) > 0.02f64.ln_1p());
     }
 
-    /// A level of three cells and a duplicate of the first after two rounds, whose visits vary by `noise`.
+    /// A level of three cells and an A/A control of the first after two rounds, whose visits vary by `noise`.
     fn level(slowness: [f64; 3], noise: f64, most: u64) -> Level {
         let ticks = [[1.0, -1.0], [-1.0, 1.0], [0.5, -0.5], [-0.5, 0.5]];
         let behind = [slowness[0], slowness[1], slowness[2], slowness[0]];
@@ -313,23 +313,23 @@ mod tests {
             layout: Layout::new(visits),
             compared: 3,
             active: vec![0, 1, 2],
-            duplicated: vec![0],
+            controlled: vec![0],
             round_s: 1.0,
             most,
         }
     }
 
     #[test]
-    fn rounds_are_spent_on_what_they_may_settle() {
+    fn rounds_are_spent_on_what_they_may_decide() {
         let rules = Rules {
             error: LOOK_ERROR,
             noise: Some(0.0),
             relevant: 0.01,
         };
         for (slowness, noise, most, active, futile) in [
-            // Nothing near can be told apart in four rounds; what is far behind can.
+            // Nothing near is separable in four rounds; what is far behind can.
             ([0.0, 0.02, 0.6], 0.05, 4, vec![0, 2], vec![1]),
-            // The duplicated cell goes on beside the two that matter.
+            // The cell with the control goes on beside the two that matter.
             ([0.02, 0.0, 0.6], 0.05, 4, vec![0, 1, 2], vec![]),
             ([0.0, 0.02, 0.01], 0.05, 4, vec![], vec![0, 1, 2]),
             // With enough rounds all is resolved.

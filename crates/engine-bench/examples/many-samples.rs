@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         std::fs::create_dir_all(&pass)?;
         journal.write(Event::VisitStarted {
             visit: visit.id(),
-            alternation: None,
+            interleaving: None,
         })?;
         sample::write_pass(&pass, &samples(&mut random, payloads))?;
         journal.write(Event::VisitFinished {
@@ -65,7 +65,7 @@ fn widen(plan: &mut Plan, cells: u64) {
         ..first.clone()
     };
     plan.cells = (1..=cells).map(cell).collect();
-    plan.duplicates.clear();
+    plan.controls.clear();
 }
 
 fn samples(random: &mut SplitMix, payloads: u64) -> Vec<Sample> {

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod alternating;
+mod interleaved;
 
 use clap::Parser as _;
 use engine_bench::{
@@ -95,7 +95,7 @@ impl Fixture {
         ] {
             words.extend([flag.to_owned(), text(path)]);
         }
-        if !flags.contains(&"--resolve") {
+        if !flags.contains(&"--precision") {
             words.extend(["--rounds", "1"].map(str::to_owned));
         }
         // A flag that is given again replaces its default here.
@@ -281,7 +281,7 @@ fn every_cell_is_measured_and_can_be_recomputed_from_its_samples() {
         "{evidence:?}"
     );
     assert!(report.noise_floor.relative.is_some());
-    // Two rounds may say that cells are not told apart, and no more.
+    // Two rounds may say that cells are not separable, and no more.
     let verdicts = report.comparisons.iter().map(|pair| pair.verdict.as_str());
     assert!(
         verdicts
@@ -511,7 +511,7 @@ fn finished(fixture: &Fixture) -> Vec<String> {
 #[test]
 fn an_adaptive_sweep_ends_when_it_has_resolved_what_it_was_asked_to() {
     let fixture = Fixture::new("ok");
-    let report = fixture.sweep(&["--chunks", "15,60", "--resolve", "100000%"]);
+    let report = fixture.sweep(&["--chunks", "15,60", "--precision", "100000%"]);
     let adaptive = report.adaptive.as_ref().unwrap();
     assert_eq!(adaptive.rounds, 3, "as many as name a difference");
     let after: Vec<u64> = adaptive
@@ -524,24 +524,21 @@ fn an_adaptive_sweep_ends_when_it_has_resolved_what_it_was_asked_to() {
     assert_eq!(
         report.cells.len(),
         2,
-        "the duplicate is no cell of the report"
+        "the control is no cell of the report"
     );
-    let [duplicate] = report.noise_floor.duplicates.as_slice() else {
+    let [control] = report.noise_floor.controls.as_slice() else {
         panic!("{:?}", report.noise_floor)
     };
-    assert_eq!(
-        (duplicate.rounds, duplicate.of.as_str()),
-        (3, "chunk15-gas10M")
-    );
+    assert_eq!((control.rounds, control.of.as_str()), (3, "chunk15-gas10M"));
     assert_eq!(finished(&fixture).len(), 3 * 3);
-    let floor = (duplicate.ratio.value.ln().abs()).exp_m1();
+    let floor = (control.ratio.value.ln().abs()).exp_m1();
     assert!((report.noise_floor.relative.unwrap() - floor).abs() < 1e-12);
 }
 
 #[test]
 fn an_adaptive_sweep_goes_on_as_it_was_decided() {
     let fixture = Fixture::new("ok");
-    let plan = fixture.plan(&["--chunks", "15,60", "--resolve", "100000%"]);
+    let plan = fixture.plan(&["--chunks", "15,60", "--precision", "100000%"]);
     let whole: Vec<String> = plan.visits.iter().map(|visit| visit.id()).take(9).collect();
     let fourth = fixture
         .path("out/visits")
@@ -574,7 +571,7 @@ fn a_budget_that_is_spent_ends_the_sweep_and_is_said() {
     let report = fixture.sweep(&[
         "--chunks",
         "15,60",
-        "--resolve",
+        "--precision",
         "0.001%",
         "--budget",
         "1ms",
@@ -944,7 +941,7 @@ fn samples_that_were_edited_are_named() {
 fn a_visit_that_hangs_is_given_up() {
     let fixture = Fixture::new("hangs");
     let report = fixture.sweep(&[
-        "--resolve",
+        "--precision",
         "1%",
         "--budget",
         "1ms",

@@ -44,7 +44,7 @@ pub(crate) enum Trial {
         gas: String,
         /// Let the cells of the sweep take turns.
         #[arg(long)]
-        alternate: bool,
+        interleave: bool,
         /// Payloads of a pass, for every level, of the sweep and of the fixed procedure beside it.
         #[arg(long)]
         count: Option<u64>,
@@ -75,7 +75,7 @@ pub(crate) struct Sweeps {
     gas: String,
     /// Let the cells of each sweep take turns.
     #[arg(long)]
-    alternate: bool,
+    interleave: bool,
     /// New folder for their results.
     #[arg(long)]
     out: PathBuf,
@@ -100,7 +100,7 @@ pub(crate) fn start(root: &Path, trial: &Trial) -> Result<()> {
         Trial::Decision {
             chunks,
             gas,
-            alternate,
+            interleave,
             count,
             study_counts,
             out,
@@ -113,7 +113,7 @@ pub(crate) fn start(root: &Path, trial: &Trial) -> Result<()> {
                 programs: &programs,
                 chunks,
                 levels,
-                alternate: *alternate,
+                interleave: *interleave,
                 count: *count,
                 out,
             };
@@ -123,8 +123,8 @@ pub(crate) fn start(root: &Path, trial: &Trial) -> Result<()> {
 }
 
 /// The flag of a sweep whose cells take turns.
-fn alternation(alternate: bool) -> Option<&'static str> {
-    alternate.then_some("--alternate")
+fn interleaving(interleave: bool) -> Option<&'static str> {
+    interleave.then_some("--interleave")
 }
 
 /// Blocks that an engine keeps before it saves any: more than a pass has.
@@ -145,7 +145,7 @@ fn row(
         command
             .args(["sweep", "--quiet", "--gas", &sweeps.gas])
             .args(flags)
-            .args(alternation(sweeps.alternate))
+            .args(interleaving(sweeps.interleave))
             .args(["--rounds", &sweeps.rounds.to_string()])
             .args(["--count", &sweeps.count.to_string(), "--out"])
             .arg(&out)
@@ -187,7 +187,7 @@ struct Decision<'a> {
     programs: &'a Path,
     chunks: &'a str,
     levels: Vec<&'a str>,
-    alternate: bool,
+    interleave: bool,
     count: Option<u64>,
     out: &'a Path,
 }
@@ -249,7 +249,7 @@ impl Decision<'_> {
         let results = self.out.join("sweep");
         let begun = Instant::now();
         let mut command = self.program("sweep");
-        command.args(alternation(self.alternate));
+        command.args(interleaving(self.interleave));
         command.args(["--chunks", self.chunks, "--gas", &self.levels.join(",")]);
         command.arg("--cache-dir").arg(self.out.join("cache"));
         command.args(

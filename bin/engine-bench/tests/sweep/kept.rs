@@ -117,7 +117,7 @@ fn a_journal_that_was_cut_goes_on_and_an_edited_or_foreign_one_does_not() {
         (
             "\"version\":1",
             "\"version\":2",
-            ["journal.ndjson", "version 1"],
+            ["journal.ndjson", "version 2"],
         ),
     ] {
         fs::write(&path, went_on.replacen(found, put, 1)).unwrap();
@@ -179,7 +179,7 @@ fn what_the_plan_decided_is_not_decided_again() {
         "--rounds 9",
         "--guard warn",
         "--budget 60m",
-        "--relevant 5%",
+        "--min-effect 5%",
         "--warmup none",
     ] {
         let ended = world.run(&format!("sweep --resume @out {flag}"));

@@ -5,9 +5,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod alternating;
 mod files;
 mod geth;
+mod interleaved;
 mod kept;
 mod metrics;
 mod observe;

@@ -7,7 +7,7 @@ use bench_stats::{Layout, compare_all, rounds};
 struct Ended {
     layout: Layout,
     rounds: u64,
-    /// Visits of all rounds, duplicates included.
+    /// Visits of all rounds, A/A controls included.
     visits: usize,
 }
 
@@ -43,7 +43,7 @@ fn adaptive(level: &mut Level, resolve: f64, most: u64) -> Ended {
             layout,
             compared,
             active,
-            duplicated: vec![0],
+            controlled: vec![0],
             round_s: 1.0,
             most,
         };
@@ -123,7 +123,7 @@ fn named(cells: usize, levels: u64, most: u64, set: fn(&mut Level)) -> (usize, f
 }
 
 #[test]
-fn stopping_where_nothing_can_be_settled_keeps_the_rate_of_false_verdicts() {
+fn stopping_where_nothing_can_be_decided_keeps_the_rate_of_false_verdicts() {
     for (name, set) in TROUBLES {
         for (cells, levels, most) in [(2, 1, 4), (4, 2, 4), (4, 1, 12)] {
             let (named, rounds) = named(cells, levels, most, set);

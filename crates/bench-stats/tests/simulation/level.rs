@@ -8,7 +8,7 @@
 //!
 //! Invariant: a seed determines every visit.
 
-use bench_stats::{Layout, Rules, SplitMix, Throughput, Verdict, compare_all, noise_of_duplicates};
+use bench_stats::{Layout, Rules, SplitMix, Throughput, Verdict, compare_all, noise_of_controls};
 
 pub(crate) const SWEEPS: u64 = 200;
 const BLOCKS: usize = 50;
@@ -21,7 +21,7 @@ const DISTURBED: (f64, f64) = (0.05, 0.05);
 /// Variance of Student's t with three degrees of freedom.
 const T3_VARIANCE: f64 = 3.0;
 
-/// One gas level of a simulated sweep. The last cell duplicates the first.
+/// One gas level of a simulated sweep. The last cell is the A/A control of the first.
 pub(crate) struct Level {
     /// Relative slowness of each cell, 1.03 being 3 % slower.
     pub(crate) slowness: Vec<f64>,
@@ -148,7 +148,7 @@ pub(crate) fn noise(levels: &[Layout]) -> Option<f64> {
         .iter()
         .map(|level| level.differences(0, level.cells() - 1))
         .collect();
-    noise_of_duplicates(&pairs)
+    noise_of_controls(&pairs)
 }
 
 pub(crate) fn rules(noise: Option<f64>, error: f64) -> Rules {

@@ -72,8 +72,8 @@ impl Deciding<'_> {
             }
         }
         let plan = &self.outcome.plan;
-        let chosen = plan.cells.iter().chain(&plan.duplicates).filter(|cell| {
-            let original = cell.duplicate_of.as_ref().unwrap_or(&cell.id);
+        let chosen = plan.cells.iter().chain(&plan.controls).filter(|cell| {
+            let original = cell.control_of.as_ref().unwrap_or(&cell.id);
             next.contains(original)
         });
         let left_s = self.left_s();
@@ -109,7 +109,7 @@ impl Deciding<'_> {
         let rules = Rules {
             error: LOOK_ERROR,
             noise,
-            relevant: outcome.plan.settings.relevant,
+            relevant: outcome.plan.settings.min_effect,
         };
         let loads = outcome.plan.loads().into_iter();
         let mut levels: Vec<(Load, Vec<String>, rounds::Level)> = loads
@@ -124,7 +124,7 @@ impl Deciding<'_> {
         let standing = |(load, ids, level): (Load, Vec<String>, rounds::Level)| Standing {
             outlook: match active_pilot(self.round, &level) {
                 Some(outlook) => outlook,
-                None => level.outlook(self.round, self.adaptive.resolve, &rules),
+                None => level.outlook(self.round, self.adaptive.precision, &rules),
             },
             load,
             ids,
@@ -143,15 +143,15 @@ impl Deciding<'_> {
             // A cell that never gave a number is not worth another round.
             last.contains(&ids[*index]) && outcome.passes.contains_key(&ids[*index])
         };
-        let has_twin = |index: &usize| {
-            let mut duplicates = plan.duplicates.iter();
-            duplicates.any(|twin| twin.duplicate_of.as_ref() == Some(&ids[*index]))
+        let has_control = |index: &usize| {
+            let mut controls = plan.controls.iter();
+            controls.any(|control| control.control_of.as_ref() == Some(&ids[*index]))
         };
         let active: Vec<usize> = (0..ids.len()).filter(visited).collect();
         let level = rounds::Level {
             layout: layout_of(outcome, &load),
             compared: ids.len(),
-            duplicated: (0..ids.len()).filter(has_twin).collect(),
+            controlled: (0..ids.len()).filter(has_control).collect(),
             round_s: self.round_s(&load, &active, &ids),
             active,
             most: plan.settings.rounds,
@@ -177,11 +177,11 @@ impl Deciding<'_> {
             .map(|(_, seconds)| *seconds)
             .collect();
         let mean = costs.iter().sum::<f64>() / costs.len().max(1) as f64;
-        let duplicates = plan.duplicates.iter().filter(|duplicate| {
-            let original = duplicate.duplicate_of.as_ref();
+        let controls = plan.controls.iter().filter(|control| {
+            let original = control.control_of.as_ref();
             active.iter().any(|index| original == Some(&ids[*index]))
         });
-        mean * (active.len() + duplicates.count()) as f64
+        mean * (active.len() + controls.count()) as f64
     }
 
     fn given(&self, standings: &[Standing]) -> Vec<u64> {
@@ -220,11 +220,11 @@ impl Deciding<'_> {
         };
         LevelDecision {
             load: standing.load.clone(),
-            resolved: outlook.half,
+            precision: outlook.half,
             wanted_rounds: outlook.wanted,
             given_rounds: given,
             round_s: standing.level.round_s,
-            settled: names(&outlook.beaten),
+            beaten: names(&outlook.beaten),
             futile: names(&outlook.futile),
         }
     }

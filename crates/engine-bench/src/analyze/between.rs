@@ -153,7 +153,7 @@ fn paired(outcome: &Outcome, pairs: &[(String, String)], noise: f64) -> Vec<Cell
     let rules = Rules {
         error: ERROR / pairs.len().max(1) as f64,
         noise: Some(noise),
-        relevant: outcome.plan.settings.relevant,
+        relevant: outcome.plan.settings.min_effect,
     };
     let one = |(a, b): &(String, String)| {
         let layout = Layout::new([rounds_of(outcome, b), rounds_of(outcome, a)]);
@@ -293,9 +293,9 @@ fn warnings(
     without_numbers: &[String],
 ) -> Vec<String> {
     let differ = cells.iter().filter(|cell| !cell.same_payloads);
-    let alternates = |side: &Side<'_>| side.outcome.plan.settings.alternate;
-    let otherwise_made = (alternates(a) != alternates(b)).then(|| {
-        "the cells of one sweep took turns (--alternate), those of the other were alone: part of the \
+    let interleaved = |side: &Side<'_>| side.outcome.plan.settings.interleave;
+    let otherwise_made = (interleaved(a) != interleaved(b)).then(|| {
+        "the cells of one sweep took turns (--interleave), those of the other were alone: part of the \
          difference is that"
             .to_owned()
     });

@@ -13,7 +13,7 @@ use crate::plan::{Load, Plan};
 use bench_stats::{
     Estimate, Layout, Pair, Relevance, Rules, Spread, Verdict,
     bootstrap::{self, Resampling},
-    compare_all, noise_expected, noise_of_duplicates, rounds,
+    compare_all, noise_expected, noise_of_controls, rounds,
 };
 
 /// Accepted chance that any comparison of a level misleads, when the rounds were fixed beforehand.
@@ -58,16 +58,16 @@ impl Comparison {
     }
 }
 
-/// A duplicate beside its original.
+/// An A/A control beside its original.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Duplicate {
-    /// Id of the duplicate.
+pub struct Control {
+    /// Id of the A/A control.
     pub id: String,
     /// Id of the cell it repeats.
     pub of: String,
     /// Rounds that have both.
     pub rounds: u64,
-    /// Throughput of the duplicate over that of its original, with its own interval.
+    /// Throughput of the A/A control over that of its original, with its own interval.
     pub ratio: Estimate,
 }
 
@@ -78,8 +78,8 @@ pub struct NoiseFloor {
     pub relative: Option<f64>,
     /// Where the figure comes from.
     pub source: String,
-    /// The duplicates it comes from.
-    pub duplicates: Vec<Duplicate>,
+    /// The A/A controls it comes from.
+    pub controls: Vec<Control>,
 }
 
 /// What is best at a gas level.
@@ -116,7 +116,7 @@ pub struct Comparisons {
 struct Group<'a> {
     load: Load,
     cells: Vec<&'a Summary>,
-    /// Cells first, then duplicates.
+    /// Cells first, then A/A controls.
     layout: Layout,
 }
 
@@ -127,7 +127,7 @@ pub fn compare(outcome: &Outcome, summaries: &[Summary]) -> Comparisons {
     let rules = Rules {
         error: error(&outcome.plan),
         noise: noise_floor.relative,
-        relevant: outcome.plan.settings.relevant,
+        relevant: outcome.plan.settings.min_effect,
     };
     let (mut pairs, mut levels) = (Vec::new(), Vec::new());
     for group in &groups {
@@ -169,9 +169,9 @@ fn groups<'a>(outcome: &Outcome, summaries: &'a [Summary]) -> Vec<Group<'a>> {
     outcome.plan.loads().into_iter().map(group).collect()
 }
 
-/// Throughputs of the visits of a level: its cells in the order of the plan, then its duplicates.
+/// Throughputs of the visits of a level: its cells in the order of the plan, then its A/A controls.
 pub(super) fn layout_of(outcome: &Outcome, load: &Load) -> Layout {
-    let cells = outcome.plan.cells.iter().chain(&outcome.plan.duplicates);
+    let cells = outcome.plan.cells.iter().chain(&outcome.plan.controls);
     Layout::new(
         cells
             .filter(|cell| load.is_of(cell))
@@ -193,7 +193,7 @@ fn comparison(group: &Group<'_>, pair: &Pair, resampled: &Resampled, seed: u64) 
         ratio: pair.ratio,
         verdict: if inert { Some("inert") } else { verdict },
         relevance: pair.relevance.map(|relevance| match relevance {
-            Relevance::Relevant => "relevant",
+            Relevance::Relevant => "min-effect",
             Relevance::Irrelevant => "irrelevant",
             Relevance::Open => "open",
         }),
@@ -266,22 +266,22 @@ fn inverse(ratio: Estimate) -> Estimate {
 }
 
 fn noise(plan: &Plan, groups: &[Group<'_>], outcome: &Outcome) -> NoiseFloor {
-    let duplicates: Vec<(Duplicate, Vec<f64>)> = plan
-        .duplicates
+    let controls: Vec<(Control, Vec<f64>)> = plan
+        .controls
         .iter()
-        .filter_map(|duplicate| {
-            let of = duplicate.duplicate_of.clone()?;
+        .filter_map(|control| {
+            let of = control.control_of.clone()?;
             let rounds = |id: &str| rounds_of(outcome, id);
-            let layout = Layout::new([rounds(&duplicate.id), rounds(&of)]);
+            let layout = Layout::new([rounds(&control.id), rounds(&of)]);
             let differences = layout.differences(0, 1);
             let rules = Rules {
                 error: ERROR,
                 noise: None,
-                relevant: plan.settings.relevant,
+                relevant: plan.settings.min_effect,
             };
             let pair = *compare_all(&layout, 2, &rules).pairs.first()?;
-            let found = Duplicate {
-                id: duplicate.id.clone(),
+            let found = Control {
+                id: control.id.clone(),
                 of,
                 rounds: differences.len() as u64,
                 ratio: pair.ratio,
@@ -289,16 +289,16 @@ fn noise(plan: &Plan, groups: &[Group<'_>], outcome: &Outcome) -> NoiseFloor {
             Some((found, differences))
         })
         .collect();
-    let differences: Vec<Vec<f64>> = duplicates.iter().map(|(_, d)| d.clone()).collect();
-    let duplicates: Vec<Duplicate> = duplicates.into_iter().map(|(found, _)| found).collect();
-    let (relative, source) = if let Some(noise) = noise_of_duplicates(&differences) {
-        let cells = duplicates.iter().filter(|found| found.rounds > 1).count();
+    let differences: Vec<Vec<f64>> = controls.iter().map(|(_, d)| d.clone()).collect();
+    let controls: Vec<Control> = controls.into_iter().map(|(found, _)| found).collect();
+    let (relative, source) = if let Some(noise) = noise_of_controls(&differences) {
+        let cells = controls.iter().filter(|found| found.rounds > 1).count();
         (
             Some(noise),
-            format!("difference between identical cells, {cells} measured twice under two names"),
+            format!("difference between A/A controls of {cells} cells"),
         )
     } else if let Some(noise) = expected_noise(groups) {
-        let source = "no cell was duplicated; what the spread between rounds lets identical cells \
+        let source = "no cell has an A/A control; what the spread between rounds lets identical cells \
                       differ by";
         (Some(noise), source.to_owned())
     } else {
@@ -308,11 +308,11 @@ fn noise(plan: &Plan, groups: &[Group<'_>], outcome: &Outcome) -> NoiseFloor {
     NoiseFloor {
         relative,
         source,
-        duplicates,
+        controls,
     }
 }
 
-/// What duplicates would have shown, from the spread of visits.
+/// What A/A controls would have shown, from the spread of visits.
 fn expected_noise(groups: &[Group<'_>]) -> Option<f64> {
     let spreads = groups.iter().filter_map(|group| {
         let all: Vec<usize> = (0..group.layout.cells()).collect();

@@ -128,7 +128,7 @@ mod tests {
             engine: "e".into(),
             flags: vec![(CHUNK_SIZE_FLAG.into(), index.to_string())],
             gas: Gas(1),
-            duplicate_of: None,
+            control_of: None,
         };
         let cells: Vec<Cell> = jobs.iter().enumerate().map(cell).collect();
         let works: Vec<_> = jobs
@@ -171,7 +171,7 @@ mod tests {
             engine: "e".into(),
             flags: vec![(CHUNK_SIZE_FLAG.into(), "5".into())],
             gas: Gas(1),
-            duplicate_of: None,
+            control_of: None,
         };
         let knob = one(&cell, Some(work), &[], &[]);
         assert_eq!(knob.acted, Some(true));

@@ -2,7 +2,7 @@
 //!
 //! Invariant: one entry for each visit that began or ended; a visit that was made again is there twice.
 
-use crate::journal::{Alternation, Event, Record, VisitFacts};
+use crate::journal::{Event, Interleaving, Record, VisitFacts};
 use std::collections::HashMap;
 
 /// One visit that was begun.
@@ -12,7 +12,7 @@ pub struct Made {
     pub visit: String,
     /// Its round.
     pub round: u64,
-    /// Id of its cell, or of a duplicate.
+    /// Id of its cell, or of an A/A control.
     pub cell: String,
     /// When it began, Unix time in milliseconds.
     pub began_unix_ms: u64,
@@ -25,7 +25,7 @@ pub struct Made {
     /// What was found beside its samples.
     pub facts: VisitFacts,
     /// With whom it took turns.
-    pub alternation: Option<Alternation>,
+    pub interleaving: Option<Interleaving>,
 }
 
 /// How a visit ended.
@@ -46,10 +46,13 @@ pub(super) fn made(records: &[Record]) -> Vec<Made> {
     let mut visits: Vec<Made> = Vec::new();
     for record in records {
         let (visit, ended, facts) = match &record.event {
-            Event::VisitStarted { visit, alternation } => {
+            Event::VisitStarted {
+                visit,
+                interleaving,
+            } => {
                 let begun = begun(visit, record);
                 visits.extend(begun.map(|made| Made {
-                    alternation: alternation.clone(),
+                    interleaving: interleaving.clone(),
                     ..made
                 }));
                 continue;
@@ -88,7 +91,7 @@ fn begun(visit: &str, record: &Record) -> Option<Made> {
         ended: Ended::Cut,
         attempt: 1,
         facts: VisitFacts::default(),
-        alternation: None,
+        interleaving: None,
     })
 }
 
@@ -124,7 +127,7 @@ fn runs_until_now(visits: &[Made]) -> bool {
     let Some((first, later)) = visits.split_first() else {
         return false;
     };
-    let peers = first.alternation.iter().flat_map(|found| &found.with);
+    let peers = first.interleaving.iter().flat_map(|found| &found.with);
     let peers: Vec<&String> = peers.collect();
     later.iter().all(|made| peers.contains(&&made.visit))
 }
@@ -137,7 +140,7 @@ mod tests {
     fn visits_are_listed_as_they_were_made() {
         let started = |visit: &str| Event::VisitStarted {
             visit: visit.into(),
-            alternation: None,
+            interleaving: None,
         };
         let finished = |visit: &str| Event::VisitFinished {
             visit: visit.into(),

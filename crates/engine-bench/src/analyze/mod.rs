@@ -27,7 +27,7 @@ pub use attribution::{
 };
 pub(crate) use between::flatten;
 pub use between::{Between, CellDifference, Difference, Side, between};
-pub use compare::{Comparison, Comparisons, Duplicate, Level, NoiseFloor, compare};
+pub use compare::{Comparison, Comparisons, Control, Level, NoiseFloor, compare};
 pub use curves::{Response, responses};
 pub use knob::Knob;
 pub use made::{Ended, Made};

@@ -12,7 +12,8 @@ use crate::{
     client::BlockIdentity,
     guard::Preflight,
     journal::{
-        self, Alternation, Decision, Event, JournalError, PassFacts, Record, VisitFacts, VisitTimes,
+        self, Decision, Event, Interleaving, JournalError, PassFacts, Record, VisitFacts,
+        VisitTimes,
     },
     plan::{Plan, PlanError, Visit},
     profile::{self, CellProfile},
@@ -342,8 +343,8 @@ pub fn wall_s(records: &[Record]) -> f64 {
 struct UnderWay<'a>(HashMap<&'a str, (f64, usize)>);
 
 impl<'a> UnderWay<'a> {
-    fn begin(&mut self, visit: &'a str, at_s: f64, alternation: Option<&Alternation>) {
-        let peers = alternation.map_or(0, |found| found.with.len());
+    fn begin(&mut self, visit: &'a str, at_s: f64, interleaving: Option<&Interleaving>) {
+        let peers = interleaving.map_or(0, |found| found.with.len());
         if peers == 0 {
             // Nothing else runs beside it: what had not ended was cut.
             self.0.clear();
@@ -365,8 +366,11 @@ fn visit_seconds(records: &[Record]) -> Vec<(String, f64)> {
     let mut seconds = Vec::new();
     for record in records {
         match &record.event {
-            Event::VisitStarted { visit, alternation } => {
-                under_way.begin(visit, record.at_s, alternation.as_ref());
+            Event::VisitStarted {
+                visit,
+                interleaving,
+            } => {
+                under_way.begin(visit, record.at_s, interleaving.as_ref());
             }
             Event::VisitFinished { visit, .. } => {
                 let cell = visit.split_once('-').map(|(_, cell)| cell);
@@ -390,8 +394,11 @@ fn time_split(records: &[Record]) -> TimeSplit {
             Event::VisitFinished { times, .. } | Event::VisitFailed { times, .. } => {
                 add(&mut split, times);
             }
-            Event::VisitStarted { visit, alternation } => {
-                under_way.begin(visit, record.at_s, alternation.as_ref());
+            Event::VisitStarted {
+                visit,
+                interleaving,
+            } => {
+                under_way.begin(visit, record.at_s, interleaving.as_ref());
             }
             Event::VisitVoided { visit, .. } => {
                 split.voided += under_way.end(visit, record.at_s).unwrap_or(0.0);
@@ -480,9 +487,9 @@ mod tests {
     fn the_time_of_a_group_is_counted_once_and_shared_by_its_visits() {
         let begun = |visit: &str, other: &str| Event::VisitStarted {
             visit: visit.into(),
-            alternation: Some(Alternation {
+            interleaving: Some(Interleaving {
                 with: vec![other.into()],
-                seat: 1,
+                copy: 1,
             }),
         };
         let finished = |visit: &str, measured_s| Event::VisitFinished {

@@ -4,10 +4,10 @@ use super::{outcome::Outcome, sample::Sample};
 use crate::{run::Chosen, trace::Wanted};
 use std::collections::BTreeMap;
 
-/// The wanted blocks of each measured cell, by cell id; duplicates of cells are left out.
+/// The wanted blocks of each measured cell, by cell id; A/A controls are left out.
 pub fn choose(outcome: &Outcome, wanted: Wanted) -> BTreeMap<String, Chosen> {
     let cells = outcome.plan.cells.iter();
-    let originals = cells.filter(|cell| cell.duplicate_of.is_none());
+    let originals = cells.filter(|cell| cell.control_of.is_none());
     originals
         .filter_map(|cell| {
             let passes = outcome.passes.get(&cell.id)?;

@@ -14,7 +14,7 @@ use crate::{
 };
 use bench_stats::{
     Estimate, Latencies, Throughput,
-    settle::{Settling, settling},
+    steady::{Steadiness, steadiness},
     throughput_of_rounds,
 };
 use serde_json::{Map, Value};
@@ -52,8 +52,8 @@ pub struct Summary {
     pub root_checked: bool,
     /// Execution throughput of each round that gave numbers.
     pub rounds: Vec<(u64, Throughput)>,
-    /// Whether the measured passes had settled; `None` with too few payloads to tell.
-    pub settling: Option<Settling>,
+    /// Whether the measured passes were in a steady state; `None` with too few payloads to tell.
+    pub steady_state: Option<Steadiness>,
 }
 
 impl Summary {
@@ -133,7 +133,7 @@ fn one(outcome: &Outcome, cell: &Cell, (knob, work): (Knob, Option<Work>)) -> Su
         engine: estimate(|pass| pass.iter().map(|sample| sample.engine_ns).sum()),
         latency_us: Latencies::of(latencies).map(|latencies| latencies.scaled(1e-3)),
         rounds: rounds_of(outcome, &cell.id),
-        settling: settling(&mean_logs(&passes)),
+        steady_state: steadiness(&mean_logs(&passes)),
         root_checked: root_checked(cell, &outcome.plan.settings),
         cell: cell.clone(),
         knob,
@@ -162,7 +162,7 @@ fn mean_logs(passes: &[(u64, &Vec<Sample>)]) -> Vec<f64> {
     logs.filter(|log| log.is_finite()).collect()
 }
 
-/// Execution throughput of each round of a cell, or of a duplicate, that gave numbers.
+/// Execution throughput of each round of a cell, or of an A/A control, that gave numbers.
 pub(super) fn rounds_of(outcome: &Outcome, id: &str) -> Vec<(u64, Throughput)> {
     let rounds = outcome.passes.get(id).into_iter().flatten();
     let throughput = |(round, pass): (&u64, &Vec<Sample>)| {

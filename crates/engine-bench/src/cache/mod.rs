@@ -66,7 +66,7 @@ pub enum CacheError {
 pub fn directory(asked: Option<&Path>) -> Result<PathBuf, CacheError> {
     match asked {
         Some(path) => std::path::absolute(path).map_err(|reason| CacheError::Io {
-            action: "resolve",
+            action: "precision",
             path: path.to_owned(),
             reason,
         }),

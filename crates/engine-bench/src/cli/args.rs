@@ -27,7 +27,7 @@ pub struct StateArgs {
 
 /// What a plan has decided already when a sweep goes on with it.
 const PLANNED: [&str; 35] = [
-    "alternate",
+    "interleave",
     "axes",
     "budget",
     "cache_dir",
@@ -49,10 +49,10 @@ const PLANNED: [&str; 35] = [
     "payloads",
     "profile",
     "ready_timeout",
-    "relevant",
+    "min-effect",
     "request_timeout",
     "reset",
-    "resolve",
+    "precision",
     "rounds",
     "seed",
     "set",
@@ -121,18 +121,18 @@ pub struct SweepArgs {
     /// Block that every pass starts from [default: the head of the datadir]
     #[arg(hide_short_help = true, long, value_name = "N")]
     pub target_block: Option<u64>,
-    /// Visits of every cell; intervals need two [default: as many as --resolve takes]
+    /// Visits of every cell; intervals need two [default: as many as --precision takes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: Option<u64>,
     /// Without --rounds: measure until intervals are this narrow [default: 1%]
     #[arg(long, value_name = "P%", conflicts_with = "rounds")]
-    pub resolve: Option<Percent>,
+    pub precision: Option<Percent>,
     /// Without --rounds: measure no longer than this, as in 20m [default: 4 rounds]
     #[arg(long, value_name = "D", conflicts_with = "rounds")]
     pub budget: Option<Span>,
     /// Smallest difference that matters, as in 1% [default: 1%]
     #[arg(hide_short_help = true, long, value_name = "P%")]
-    pub relevant: Option<Percent>,
+    pub min_effect: Option<Percent>,
     /// Do not visit one cell of each gas level twice a round to learn how much identical cells differ
     #[arg(hide_short_help = true, long)]
     pub no_aa: bool,
@@ -144,7 +144,7 @@ pub struct SweepArgs {
     /// Differences of a few percent show in a few rounds, as drift of the machine meets all cells alike.
     /// Each cell has an engine and a copy of the datadir of its own.
     #[arg(hide_short_help = true, long)]
-    pub alternate: bool,
+    pub interleave: bool,
     /// What to do about a pass that others disturbed [default: void]
     #[arg(hide_short_help = true, long, value_enum, value_name = "MODE")]
     pub guard: Option<GuardMode>,

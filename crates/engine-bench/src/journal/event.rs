@@ -1,6 +1,6 @@
 //! What a journal tells: the events of a sweep and what they carry.
 //!
-//! Invariant: what version 1 did not have from the start is optional, so that every journal of it can
+//! Invariant: what version 2 did not have from the start is optional, so that every journal of it can
 //! be read.
 
 use crate::{
@@ -61,7 +61,7 @@ pub enum Event {
         visit: String,
         /// With whom it takes turns; absent when it has the machine to itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        alternation: Option<Alternation>,
+        interleaving: Option<Interleaving>,
     },
     /// A visit in which everything was valid; its files are complete.
     VisitFinished {
@@ -119,11 +119,11 @@ pub enum Event {
 
 /// How a visit of which each payload was one of several turns was made.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Alternation {
+pub struct Interleaving {
     /// Ids of the other visits of the group.
     pub with: Vec<String>,
     /// Which of the engine's working copies it had, counted from 1.
-    pub seat: u64,
+    pub copy: u64,
 }
 
 /// What the next round of an adaptive sweep visits, and why.
@@ -158,7 +158,7 @@ pub struct LevelDecision {
     #[serde(flatten)]
     pub load: crate::plan::Load,
     /// Relative half width of its intervals; `None` while unknown.
-    pub resolved: Option<f64>,
+    pub precision: Option<f64>,
     /// Rounds in all that the wanted resolution takes, whether they are granted or not.
     pub wanted_rounds: u64,
     /// Further rounds that it may get.
@@ -166,8 +166,8 @@ pub struct LevelDecision {
     /// What a round of it costs, in seconds.
     pub round_s: f64,
     /// Ids of cells that leave because they are clearly beaten.
-    pub settled: Vec<String>,
-    /// Ids of cells that stop although their place is open: the rounds left would hardly settle it.
+    pub beaten: Vec<String>,
+    /// Ids of cells that stop although their place is open: the rounds left would hardly decide it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub futile: Vec<String>,
 }

@@ -7,7 +7,7 @@
 mod event;
 
 pub use event::{
-    Alternation, DatabaseFacts, Decision, Event, LevelDecision, PassFacts, Record, StateFacts,
+    DatabaseFacts, Decision, Event, Interleaving, LevelDecision, PassFacts, Record, StateFacts,
     VisitFacts, VisitTimes,
 };
 
@@ -24,7 +24,7 @@ use std::{
 pub const JOURNAL_FILE: &str = "journal.ndjson";
 
 const FORMAT: &str = "engine-bench-journal";
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// First line of a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,7 +75,7 @@ pub enum JournalError {
         line: usize,
     },
     /// Another file, or another version of it.
-    #[error("{path} is not a journal of version 1; give the results folder of a sweep")]
+    #[error("{path} is not a journal of version 2; give the results folder of a sweep")]
     Foreign {
         /// The file.
         path: PathBuf,
@@ -328,7 +328,7 @@ mod tests {
         let text = fs::read_to_string(dir.path().join(JOURNAL_FILE)).unwrap();
         assert_eq!(
             text,
-            "{\"format\":\"engine-bench-journal\",\"version\":1}\n"
+            "{\"format\":\"engine-bench-journal\",\"version\":2}\n"
         );
         fs::write(dir.path().join(JOURNAL_FILE), "{}\n").unwrap();
         assert!(matches!(

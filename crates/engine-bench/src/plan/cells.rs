@@ -49,7 +49,7 @@ pub(super) fn of(settings: &Settings) -> Vec<Cell> {
                     engine: engine.name.clone(),
                     flags,
                     gas: level.gas,
-                    duplicate_of: None,
+                    control_of: None,
                 };
                 if settings.exclude.iter().any(|out| excludes(out, &cell)) {
                     continue;
@@ -131,23 +131,23 @@ fn around_base(settings: &Settings, engine: &EngineSpec) -> Vec<Vec<(String, Str
 }
 
 /// The first cell of each gas level and mix that has several, under another name.
-pub(super) fn duplicates(settings: &Settings, cells: &[Cell]) -> Vec<Cell> {
-    if !settings.duplicates {
+pub(super) fn controls(settings: &Settings, cells: &[Cell]) -> Vec<Cell> {
+    if !settings.controls {
         return Vec::new();
     }
-    let mut duplicates: Vec<Cell> = Vec::new();
+    let mut controls: Vec<Cell> = Vec::new();
     for first in firsts(cells) {
         let others = cells.iter().filter(|cell| cell.shares_payloads(first));
         if others.count() > 1 {
             let taken = |name: &str| cells.iter().any(|cell| cell.id == name);
-            duplicates.push(Cell {
-                id: unique(format!("{}-again", first.id), taken),
-                duplicate_of: Some(first.id.clone()),
+            controls.push(Cell {
+                id: unique(format!("{}-aa", first.id), taken),
+                control_of: Some(first.id.clone()),
                 ..first.clone()
             });
         }
     }
-    duplicates
+    controls
 }
 
 /// The first cell of each group that replays the same payloads.

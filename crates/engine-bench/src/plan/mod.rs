@@ -22,7 +22,7 @@ use std::{
 pub const PLAN_FILE: &str = "plan.json";
 
 const FORMAT: &str = "engine-bench-plan";
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// Cells that a sweep may have without being asked twice.
 const MOST_CELLS_UNASKED: u128 = 1_000;
@@ -43,7 +43,7 @@ pub struct Plan {
     pub cells: Vec<Cell>,
     /// Cells that are visited once more under another name, to learn how much identical cells differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub duplicates: Vec<Cell>,
+    pub controls: Vec<Cell>,
     /// Every visit, in order.
     pub visits: Vec<Visit>,
     /// What the plan will take.
@@ -66,7 +66,7 @@ pub struct Cell {
     pub gas: Gas,
     /// Id of the cell that this one repeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub duplicate_of: Option<String>,
+    pub control_of: Option<String>,
 }
 
 impl Cell {
@@ -202,7 +202,7 @@ pub enum PlanError {
         reason: io::Error,
     },
     /// Not a plan.
-    #[error("{path} is not a plan of version 1: {reason}; give the results folder of a sweep")]
+    #[error("{path} is not a plan of version 2: {reason}; give the results folder of a sweep")]
     Content {
         /// The file.
         path: PathBuf,
@@ -241,7 +241,7 @@ fn human(seconds: f64) -> String {
 /// Cells up to which it is worth finding out how many are left after exclusions.
 const FEW_CELLS: u128 = 64;
 
-/// Whether a sweep has just two cells, duplicates not counted.
+/// Whether a sweep has just two cells, A/A controls not counted.
 pub(crate) fn is_pair(settings: &Settings) -> bool {
     cells::count(settings) <= FEW_CELLS && cells::of(settings).len() == 2
 }
@@ -271,8 +271,8 @@ impl Plan {
     /// Plans a sweep.
     pub fn new(settings: Settings) -> Self {
         let cells = cells::of(&settings);
-        let duplicates = cells::duplicates(&settings, &cells);
-        let all: Vec<&Cell> = cells.iter().chain(&duplicates).collect();
+        let controls = cells::controls(&settings, &cells);
+        let all: Vec<&Cell> = cells.iter().chain(&controls).collect();
         let visits = order::visits(&settings, &all);
         let estimate = cells::estimate(&settings, &all);
         Self {
@@ -281,7 +281,7 @@ impl Plan {
             notes: notes(&settings, &estimate),
             settings,
             cells,
-            duplicates,
+            controls,
             visits,
             estimate,
         }
@@ -295,9 +295,9 @@ impl Plan {
             .collect()
     }
 
-    /// The cell or duplicate of that id.
+    /// The cell or A/A control of that id.
     pub fn cell(&self, id: &str) -> Option<&Cell> {
-        let mut all = self.cells.iter().chain(&self.duplicates);
+        let mut all = self.cells.iter().chain(&self.controls);
         all.find(|cell| cell.id == id)
     }
 
@@ -538,7 +538,7 @@ mod tests {
                 "--chunks", &list(&chunks, ""), "--gas", &list(&levels, "M"),
                 "--rounds", &rounds.to_string(), "--seed", &seed.to_string(),
             ]));
-            let all = plan.cells.iter().chain(&plan.duplicates);
+            let all = plan.cells.iter().chain(&plan.controls);
             let ids: BTreeSet<_> = all.map(|cell| cell.id.clone()).collect();
             prop_assert_eq!(plan.cells.len(), chunks.len() * levels.len());
             let twice = if rounds > 1 && chunks.len() > 1 { levels.len() } else { 0 };

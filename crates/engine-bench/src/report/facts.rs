@@ -73,10 +73,10 @@ pub(super) fn decisions(report: &Report) -> Grid {
             vec![
                 decision.after_round.to_string(),
                 level.load.to_string(),
-                level.resolved.map_or(NOTHING.to_owned(), percent),
+                level.precision.map_or(NOTHING.to_owned(), percent),
                 level.wanted_rounds.to_string(),
                 level.given_rounds.to_string(),
-                level.settled.join(", "),
+                level.beaten.join(", "),
                 level.futile.join(", "),
             ]
         })
@@ -84,7 +84,7 @@ pub(super) fn decisions(report: &Report) -> Grid {
     let header = [
         "after round",
         "level",
-        "resolved to",
+        "precision",
         "rounds wanted",
         "rounds to come",
         "clearly beaten",

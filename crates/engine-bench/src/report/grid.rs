@@ -313,8 +313,8 @@ pub(super) fn time_line(report: &Report) -> String {
     )
 }
 
-/// What alternating rounds mean for the figures.
-const ALTERNATED: &str = "rounds alternated: the cells of a level were replayed side by side, block by block in turn. Ratios are what \
+/// What interleaved rounds mean for the figures.
+const INTERLEAVED: &str = "rounds interleaved: the cells of a level were replayed side by side, block by block in turn. Ratios are what \
     this is for; the engines share the caches of the CPUs, which makes absolute figures 10 to 20 % lower than with a cell alone";
 
 /// How many times as many payloads are proposed for a pass: that halves what payloads contribute.
@@ -338,8 +338,8 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
                 .to_owned(),
         ),
     }
-    if report.configuration.alternate {
-        notes.push(ALTERNATED.to_owned());
+    if report.configuration.interleave {
+        notes.push(INTERLEAVED.to_owned());
     }
     for level in &report.levels {
         notes.extend(best_line(report, level));
@@ -382,7 +382,7 @@ fn best_line(report: &Report, level: &LevelReport) -> Option<String> {
         None if level.versus_best.iter().any(undecided) => {
             "; not enough rounds to tell cells apart".to_owned()
         }
-        None => "; no cell is told apart from another".to_owned(),
+        None => "; no cells are separable".to_owned(),
     };
     let named = level.best.len().min(MOST_NAMED);
     let more = match level.best.len() - named {
@@ -405,13 +405,13 @@ fn finer_line(report: &Report, level: &LevelReport) -> Option<String> {
     }
     let mut levels = report.noise_floor.levels.iter();
     let noise = levels.find(|noise| noise.load == level.load)?;
-    let finer = finer(noise, level.visit_noise?, report.configuration.alternate)?;
+    let finer = finer(noise, level.visit_noise?, report.configuration.interleave)?;
     Some(format!("{}: {finer}", level.load))
 }
 
 /// What would make visits, which vary by `now`, vary less: longer passes where that is the noise of payloads,
 /// else turns, where cells do not take them already.
-fn finer(noise: &LevelNoiseReport, now: f64, alternate: bool) -> Option<String> {
+fn finer(noise: &LevelNoiseReport, now: f64, interleave: bool) -> Option<String> {
     let of_payloads = noise.payload.powi(2) / noise.payloads as f64;
     let part = of_payloads / (of_payloads + noise.visit.powi(2));
     let longer = now * (1.0 - part * (1.0 - 1.0 / LONGER as f64)).sqrt();
@@ -419,11 +419,11 @@ fn finer(noise: &LevelNoiseReport, now: f64, alternate: bool) -> Option<String> 
     let advice = if longer < WORTH_IT * now {
         let (payloads, longer) = (LONGER * noise.payloads, percent(longer));
         format!("mostly because payloads do: by {longer} with {payloads} payloads a pass")
-    } else if alternate {
+    } else if interleave {
         "mostly from restart to restart: more rounds tell more apart, longer passes do not"
             .to_owned()
     } else {
-        "mostly from one to the next: --alternate cancels what the machine does, more rounds help too"
+        "mostly from one to the next: --interleave cancels what the machine does, more rounds help too"
             .to_owned()
     };
     part.is_finite()
@@ -503,7 +503,7 @@ mod tests {
 
     #[test]
     fn longer_passes_are_proposed_where_payloads_are_the_noise() {
-        let said = |visit, payload, now, alternate| {
+        let said = |visit, payload, now, interleave| {
             let load = Load {
                 gas: Gas(10_000_000),
                 mix: None,
@@ -515,14 +515,14 @@ mod tests {
                 payloads: 100,
                 best_payloads: None,
             };
-            finer(&noise, now, alternate)
+            finer(&noise, now, interleave)
         };
         let expected = "a visit varies by 2.0 %, mostly because payloads do: by 1.0 % with 400 payloads a pass";
         assert_eq!(said(0.0, 0.2, 0.02, false).as_deref(), Some(expected));
         let expected = "a visit varies by 5.0 %, mostly from restart to restart: more rounds tell more apart, \
                         longer passes do not";
         assert_eq!(said(0.046, 0.2, 0.05, true).as_deref(), Some(expected));
-        let expected = "a visit varies by 5.0 %, mostly from one to the next: --alternate cancels what the \
+        let expected = "a visit varies by 5.0 %, mostly from one to the next: --interleave cancels what the \
                         machine does, more rounds help too";
         assert_eq!(said(0.046, 0.2, 0.05, false).as_deref(), Some(expected));
         assert_eq!(said(0.0, 0.0, 0.0, false), None);

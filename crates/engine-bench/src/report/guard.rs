@@ -79,7 +79,7 @@ impl GuardReport {
         }
         // Those that take turns are watched at once, and the fixed work is done once for all.
         let peers = visit
-            .alternation
+            .interleaving
             .as_ref()
             .map_or(0, |found| found.with.len());
         let part = 1.0 / (1 + peers) as f64;

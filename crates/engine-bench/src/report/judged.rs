@@ -51,8 +51,8 @@ pub struct VersusReport {
 /// How the rounds of an adaptive sweep were decided.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AdaptiveReport {
-    /// Relative difference that was to be resolved.
-    pub resolve: f64,
+    /// Half width that intervals were to reach, relative.
+    pub precision: f64,
     /// Time it was given, in seconds; null without a budget.
     pub budget_s: Option<f64>,
     /// Rounds made, also partly.
@@ -131,22 +131,22 @@ pub struct NoiseReport {
     pub source: String,
     /// Cells that were measured twice under two names.
     #[serde(default)]
-    pub duplicates: Vec<DuplicateReport>,
+    pub controls: Vec<ControlReport>,
     /// Where the noise of visits comes from, by gas level; empty with one round.
     #[serde(default)]
     pub levels: Vec<LevelNoiseReport>,
 }
 
-/// A duplicate beside its original.
+/// An A/A control beside its original.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DuplicateReport {
-    /// Id of the duplicate.
+pub struct ControlReport {
+    /// Id of the A/A control.
     pub id: String,
     /// Id of the cell it repeats.
     pub of: String,
     /// Rounds that have both.
     pub rounds: u64,
-    /// Execution throughput of the duplicate over that of its original.
+    /// Execution throughput of the A/A control over that of its original.
     pub ratio: RatioReport,
 }
 
@@ -201,7 +201,7 @@ impl AdaptiveReport {
         let adaptive = outcome.plan.settings.adaptive?;
         let rounds = outcome.passes.values().flat_map(|rounds| rounds.keys());
         Some(Self {
-            resolve: adaptive.resolve,
+            precision: adaptive.precision,
             budget_s: adaptive.budget_s,
             rounds: rounds.max().copied().unwrap_or(0),
             decisions: outcome.decisions.clone(),
@@ -211,7 +211,7 @@ impl AdaptiveReport {
 
 impl NoiseReport {
     pub(super) fn of(outcome: &Outcome, noise: &analyze::NoiseFloor) -> Self {
-        let duplicates = noise.duplicates.iter().map(|found| DuplicateReport {
+        let controls = noise.controls.iter().map(|found| ControlReport {
             id: found.id.clone(),
             of: found.of.clone(),
             rounds: found.rounds,
@@ -228,7 +228,7 @@ impl NoiseReport {
         Self {
             relative: noise.relative,
             source: noise.source.clone(),
-            duplicates: duplicates.collect(),
+            controls: controls.collect(),
             levels: levels.collect(),
         }
     }

@@ -28,13 +28,12 @@ pub use curve::{CurveCell, CurveReport};
 pub use guard::{GuardReport, StateDrift};
 pub use html::html;
 pub use judged::{
-    AdaptiveReport, ComparisonReport, DuplicateReport, IntervalReport, LevelNoiseReport,
-    LevelReport, NoiseReport, RankReport, RatioReport, UndecidedReport, VersusReport,
+    AdaptiveReport, ComparisonReport, ControlReport, IntervalReport, LevelNoiseReport, LevelReport,
+    NoiseReport, RankReport, RatioReport, UndecidedReport, VersusReport,
 };
 pub use markdown::markdown;
 pub use model::{
-    CellReport, EnvironmentReport, EstimateReport, LatencyReport, Report, RoundReport,
-    SettlingReport,
+    CellReport, EnvironmentReport, EstimateReport, LatencyReport, Report, RoundReport, SteadyReport,
 };
 pub use table::{failures, table};
 pub use verify::verify;

@@ -24,15 +24,15 @@ use crate::{
     sweep::Settings,
     trace::CellTraces,
 };
-use bench_stats::{Estimate, Latencies, interval::CONFIDENCE, settle::Settling};
+use bench_stats::{Estimate, Latencies, interval::CONFIDENCE, steady::Steadiness};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 const FORMAT: &str = "engine-bench-report";
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
-/// Chance of error at which a pass is called unsettled.
-const UNSETTLED: f64 = 0.01;
+/// Chance of error at which a pass is said to have no steady state.
+const UNSTEADY: f64 = 0.01;
 
 /// What a sweep found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -68,7 +68,7 @@ pub struct Report {
     pub adaptive: Option<AdaptiveReport>,
     /// What a reader should doubt, a sentence each.
     pub warnings: Vec<String>,
-    /// Every visit in the order they were made, duplicates included.
+    /// Every visit in the order they were made, A/A controls included.
     #[serde(default)]
     pub visits: Vec<VisitReport>,
     /// Where the time went.
@@ -126,8 +126,8 @@ pub struct CellReport {
     /// Whether the engine compared state roots with the headers'.
     #[serde(default = "checked")]
     pub root_checked: bool,
-    /// Whether the measured passes had settled; null with fewer than 20 payloads.
-    pub settling: Option<SettlingReport>,
+    /// Whether the measured passes were in a steady state; null with fewer than 20 payloads.
+    pub steady_state: Option<SteadyReport>,
     /// Where the time of its blocks went; null when the engine tells nothing.
     #[serde(default)]
     pub attribution: Option<Attribution>,
@@ -148,10 +148,10 @@ pub struct RoundReport {
 
 /// A test for a shift or a trend of block times within the measured passes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct SettlingReport {
+pub struct SteadyReport {
     /// Whether no shift that matters was found.
-    pub settled: bool,
-    /// Chance of a shift as large in a settled pass.
+    pub steady: bool,
+    /// Chance of a shift as large in a steady state.
     pub p_value: f64,
     /// Payloads before the most likely change.
     pub change_at: u64,
@@ -282,10 +282,10 @@ impl Report {
     }
 }
 
-impl SettlingReport {
-    fn of(found: Settling, relevant: f64) -> Self {
+impl SteadyReport {
+    fn of(found: Steadiness, relevant: f64) -> Self {
         Self {
-            settled: found.p_value >= UNSETTLED || found.relative.abs() <= relevant,
+            steady: found.p_value >= UNSTEADY || found.relative.abs() <= relevant,
             p_value: found.p_value,
             change_at: found.change_at as u64,
             relative: found.relative,
@@ -330,9 +330,9 @@ impl CellReport {
             knob: summary.knob.clone(),
             work: summary.work.map(WorkReport::of),
             root_checked: summary.root_checked,
-            settling: summary
-                .settling
-                .map(|found| SettlingReport::of(found, settings.relevant)),
+            steady_state: summary
+                .steady_state
+                .map(|found| SteadyReport::of(found, settings.min_effect)),
             attribution: None,
         }
     }

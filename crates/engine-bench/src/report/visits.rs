@@ -4,7 +4,7 @@
 
 use crate::{
     analyze::{Ended, Outcome, Sample},
-    journal::{Alternation, VisitFacts},
+    journal::{Interleaving, VisitFacts},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 /// One visit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VisitReport {
-    /// Id of its cell, or of a duplicate.
+    /// Id of its cell, or of an A/A control.
     pub cell: String,
     /// Its round.
     pub round: u64,
@@ -32,7 +32,7 @@ pub struct VisitReport {
     pub relative: Option<f64>,
     /// With whom it took turns, payload by payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub alternation: Option<Alternation>,
+    pub interleaving: Option<Interleaving>,
     /// What was found beside its samples, and what disturbed it.
     #[serde(flatten)]
     pub facts: VisitFacts,
@@ -74,7 +74,7 @@ pub(super) fn visits(outcome: &Outcome) -> Vec<VisitReport> {
             attempt: made.attempt,
             ggas_per_second: log.map(f64::exp),
             relative: log.zip(mean).map(|(log, mean)| (log - mean).exp_m1()),
-            alternation: made.alternation.clone(),
+            interleaving: made.interleaving.clone(),
             facts: made.facts.clone(),
         }
     };

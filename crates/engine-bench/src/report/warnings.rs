@@ -5,7 +5,7 @@
 use super::{
     attribution,
     grid::UNCHECKED_MARK,
-    judged::{AdaptiveReport, DuplicateReport, LevelReport},
+    judged::{AdaptiveReport, ControlReport, LevelReport},
     model::{CellReport, Report},
 };
 use crate::analyze::Comparisons;
@@ -25,8 +25,8 @@ pub(super) fn of(report: &Report, comparisons: &Comparisons) -> Vec<String> {
         of_level(level, &mut warnings);
     }
     warnings.extend(unchecked(report));
-    warnings.extend(report.cells.iter().filter_map(unsettled));
-    warnings.extend(report.noise_floor.duplicates.iter().filter_map(differing));
+    warnings.extend(report.cells.iter().filter_map(unsteady));
+    warnings.extend(report.noise_floor.controls.iter().filter_map(differing));
     for pair in comparisons.pairs.iter().filter(|pair| pair.is_doubted()) {
         warnings.push(format!(
             "{} and {}: resampling rounds and blocks does not confirm the difference; repeat with \
@@ -71,27 +71,27 @@ fn unchecked(report: &Report) -> Option<String> {
 }
 
 /// A pass that got faster or slower while it was measured.
-fn unsettled(cell: &CellReport) -> Option<String> {
-    let found = cell.settling.filter(|found| !found.settled)?;
+fn unsteady(cell: &CellReport) -> Option<String> {
+    let found = cell.steady_state.filter(|found| !found.steady)?;
     let (percent, change) = (100.0 * found.relative.abs(), found.change_at);
     let word = if found.relative < 0.0 { "less" } else { "more" };
     Some(format!(
-        "{}: never settled, payloads took {percent:.1} % {word} time for their gas after the first \
+        "{}: no steady state, payloads took {percent:.1} % {word} time for their gas after the first \
          {change}: the pass was still warming up, or its payloads differ",
         cell.id
     ))
 }
 
-/// A duplicate that differs from its original although nothing differs.
-fn differing(duplicate: &DuplicateReport) -> Option<String> {
-    let (low, high) = (duplicate.ratio.low?, duplicate.ratio.high?);
+/// An A/A control that differs from its original although nothing differs.
+fn differing(control: &ControlReport) -> Option<String> {
+    let (low, high) = (control.ratio.low?, control.ratio.high?);
     (low > 1.0 || high < 1.0).then(|| {
         format!(
             "{} and {} are the same cell and came out {:.1} % apart: something else than the \
              settings moves the numbers",
-            duplicate.of,
-            duplicate.id,
-            100.0 * (duplicate.ratio.value - 1.0).abs()
+            control.of,
+            control.id,
+            100.0 * (control.ratio.value - 1.0).abs()
         )
     })
 }
@@ -134,11 +134,11 @@ fn unresolved(report: &Report) -> Vec<String> {
     for level in &report.levels {
         match reached(level) {
             Some((round, found)) if level.best.len() > 1 && found.given_rounds == 0 => {
-                let half = found.resolved.filter(|half| *half > adaptive.resolve);
+                let half = found.precision.filter(|half| *half > adaptive.precision);
                 let more = found.wanted_rounds.saturating_sub(round);
                 let way = match more {
                     0 => {
-                        "of what was still open, no round was likely to settle anything; --rounds \
+                        "of what was still open, no round was likely to decide anything; --rounds \
                           makes as many as you give"
                             .to_owned()
                     }
@@ -150,10 +150,10 @@ fn unresolved(report: &Report) -> Vec<String> {
                 };
                 warnings.extend(half.map(|half| {
                     format!(
-                        "{}: resolved to {:.2} %, not to the {:.2} % asked for, {way}",
+                        "{}: precision {:.2} %, not to the {:.2} % asked for, {way}",
                         level.load,
                         100.0 * half,
-                        100.0 * adaptive.resolve,
+                        100.0 * adaptive.precision,
                     )
                 }));
             }

@@ -4,7 +4,7 @@
 
 use super::{
     Environment, Manifest, Prepared, Progress, Step, StepError, disk,
-    group::{self, Made, Seat},
+    group::{self, Made, Member},
     patience::{self, Patience},
     repeat::{self, Repeats},
     rounds::Rounds,
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     analyze::{AnalyzeError, Running},
     guard::{Calibrator, Contamination, GuardMode, Preflight},
-    journal::{Alternation, Decision, Event, Journal, JournalError, VisitFacts, VisitTimes},
+    journal::{Decision, Event, Interleaving, Journal, JournalError, VisitFacts, VisitTimes},
     live::Visited,
     plan::{Plan, Visit},
     sweep::{Order, WarmUp},
@@ -286,20 +286,20 @@ impl<'a> Driver<'a> {
         journal: &mut Journal,
     ) -> Result<Vec<Ended>, DriveError> {
         let began = Instant::now();
-        let seats = self.seats(group);
+        let copies = self.copies(group);
         for (index, visit) in group.iter().enumerate() {
             let others = group.iter().filter(|other| other.cell != visit.cell);
-            let alternation = self.plan.settings.alternate.then(|| Alternation {
+            let interleaving = self.plan.settings.interleave.then(|| Interleaving {
                 with: others.map(|other| other.id()).collect(),
-                seat: seats[index] as u64 + 1,
+                copy: copies[index] as u64 + 1,
             });
             journal.write(Event::VisitStarted {
                 visit: visit.id(),
-                alternation,
+                interleaving,
             })?;
         }
-        let made = if self.plan.settings.alternate {
-            self.attempt_together(group, &seats, left).await
+        let made = if self.plan.settings.interleave {
+            self.attempt_together(group, &copies, left).await
         } else {
             let mut made = Vec::new();
             for visit in group {
@@ -309,7 +309,7 @@ impl<'a> Driver<'a> {
         };
         let disturbed = made.iter().flat_map(|made| &made.facts);
         let mut found = disturbed.flat_map(|facts| &facts.contaminations);
-        let disturbed = found.any(|found| !(self.plan.settings.alternate && found.is_shared()));
+        let disturbed = found.any(|found| !(self.plan.settings.interleave && found.is_shared()));
         // What cannot be made again is worth more than nothing.
         let affordable = left.is_none_or(|left| 2 * began.elapsed() <= left);
         let again = disturbed && affordable && self.repeats.allows_after(attempt);
@@ -368,9 +368,9 @@ impl<'a> Driver<'a> {
 
     /// Which of its engine's working copies each visit of a group gets. The order of visits changes from
     /// round to round, and with it the copies: none belongs to a cell.
-    fn seats(&self, group: &[&Visit]) -> Vec<usize> {
+    fn copies(&self, group: &[&Visit]) -> Vec<usize> {
         let engine = |visit: &Visit| self.plan.cell(&visit.cell).map(|cell| cell.engine.as_str());
-        let seat = |(index, visit): (usize, &&Visit)| {
+        let copy = |(index, visit): (usize, &&Visit)| {
             let same = |other: &&&Visit| engine(other) == engine(visit);
             let (before, all) = (
                 group[..index].iter().filter(same).count(),
@@ -380,7 +380,7 @@ impl<'a> Driver<'a> {
             let by = if turned { visit.round as usize - 1 } else { 0 };
             (before + by) % all
         };
-        group.iter().enumerate().map(seat).collect()
+        group.iter().enumerate().map(copy).collect()
     }
 
     /// What a visit of a cell works with.
@@ -432,7 +432,7 @@ impl<'a> Driver<'a> {
     async fn attempt_together(
         &self,
         group: &[&Visit],
-        seats: &[usize],
+        copies: &[usize],
         left: Option<Duration>,
     ) -> Vec<Made> {
         let cell = group.first().and_then(|visit| self.plan.cell(&visit.cell));
@@ -441,17 +441,17 @@ impl<'a> Driver<'a> {
             let text = format!("round {round}, {load}: {cells} cells in turn");
             self.options.progress.line(&text);
         }
-        let mut sitting = Vec::new();
-        for (visit, place) in group.iter().copied().zip(seats) {
+        let mut members = Vec::new();
+        for (visit, place) in group.iter().copied().zip(copies) {
             match self.visiting(visit) {
                 Ok(visiting) => {
                     let limit = self.patience.limit(visiting.cell, left);
-                    sitting.push(Seat::new(visiting, visit, *place, limit));
+                    members.push(Member::new(visiting, visit, *place, limit));
                 }
                 Err(error) => return group.iter().map(|_| Made::failed(&error)).collect(),
             }
         }
-        group::run(sitting).await
+        group::run(members).await
     }
 }
 

@@ -47,7 +47,7 @@ impl Made {
 }
 
 /// A cell's place in a group.
-pub(super) struct Seat<'a> {
+pub(super) struct Member<'a> {
     visiting: Visiting<'a>,
     visit: &'a Visit,
     /// Which of the engine's working copies it has.
@@ -60,7 +60,7 @@ pub(super) struct Seat<'a> {
     failure: Option<StepError>,
 }
 
-impl<'a> Seat<'a> {
+impl<'a> Member<'a> {
     pub(super) fn new(
         visiting: Visiting<'a>,
         visit: &'a Visit,
@@ -86,7 +86,7 @@ impl<'a> Seat<'a> {
             cell,
             ..
         } = &self.visiting;
-        prepared.seat(&cell.engine, self.place, progress)
+        prepared.working_copy(&cell.engine, self.place, progress)
     }
 
     fn made(self) -> Made {
@@ -102,24 +102,24 @@ impl<'a> Seat<'a> {
 }
 
 /// Makes the visits of a group, which are of one round and one load; what came of each, in their order.
-pub(super) async fn run(mut seats: Vec<Seat<'_>>) -> Vec<Made> {
-    let Some(first) = seats.first() else {
+pub(super) async fn run(mut members: Vec<Member<'_>>) -> Vec<Made> {
+    let Some(first) = members.first() else {
         return Vec::new();
     };
     let payloads = match first.visiting.payloads() {
         Ok(payloads) => payloads,
-        Err(error) => return seats.iter().map(|_| Made::failed(&error)).collect(),
+        Err(error) => return members.iter().map(|_| Made::failed(&error)).collect(),
     };
     let passes = first.visiting.passes(first.visit, &payloads).len();
     for number in 0..passes {
-        Round::new(&mut seats, &payloads, number).run().await;
+        Round::new(&mut members, &payloads, number).run().await;
     }
-    seats.into_iter().map(Seat::made).collect()
+    members.into_iter().map(Member::made).collect()
 }
 
-/// A pass of one seat.
-struct Sitting<'s, 'a> {
-    seat: &'s mut Seat<'a>,
+/// A pass of one member.
+struct MemberPass<'s, 'a> {
+    member: &'s mut Member<'a>,
     pass: Pass<'s>,
     workspace: Workspace,
     state: StateFacts,
@@ -128,24 +128,24 @@ struct Sitting<'s, 'a> {
     clock_ns: u64,
 }
 
-/// One pass of all seats that have not failed.
+/// One pass of all members that have not failed.
 struct Round<'s, 'a> {
-    sittings: Vec<Sitting<'s, 'a>>,
+    passes: Vec<MemberPass<'s, 'a>>,
     payloads: &'s [PreparedPayload],
 }
 
 impl<'s, 'a> Round<'s, 'a> {
-    fn new(seats: &'s mut [Seat<'a>], payloads: &'s Payloads, number: usize) -> Self {
+    fn new(members: &'s mut [Member<'a>], payloads: &'s Payloads, number: usize) -> Self {
         let mut length = 0;
-        let sittings = seats.iter_mut().filter(|seat| seat.failure.is_none());
-        let sittings = sittings.filter_map(|seat| {
-            let mut passes = seat.visiting.passes(seat.visit, payloads);
+        let passes = members.iter_mut().filter(|member| member.failure.is_none());
+        let passes = passes.filter_map(|member| {
+            let mut passes = member.visiting.passes(member.visit, payloads);
             let pass = passes.swap_remove(number);
             length = pass.payloads.len();
-            let workspace = seat.workspace();
+            let workspace = member.workspace();
             match workspace {
-                Ok(workspace) => Some(Sitting {
-                    seat,
+                Ok(workspace) => Some(MemberPass {
+                    member,
                     pass,
                     workspace,
                     state: StateFacts::default(),
@@ -153,57 +153,57 @@ impl<'s, 'a> Round<'s, 'a> {
                     clock_ns: 0,
                 }),
                 Err(error) => {
-                    seat.failure = Some(error);
+                    member.failure = Some(error);
                     None
                 }
             }
         });
-        let sittings = sittings.collect();
+        let passes = passes.collect();
         Self {
-            sittings,
+            passes,
             payloads: &payloads[..length],
         }
     }
 
     /// Brings every datadir back, starts every engine, replays in turn, and stops one after another.
     async fn run(mut self) {
-        for sitting in &mut self.sittings {
-            sitting.reset().await;
+        for member_pass in &mut self.passes {
+            member_pass.reset().await;
         }
         let calibration = self.calibrate();
-        for sitting in &mut self.sittings {
-            sitting.begin().await;
+        for member_pass in &mut self.passes {
+            member_pass.begin().await;
         }
         let machines = self.replay().await;
-        for (sitting, machine) in self.sittings.into_iter().zip(machines) {
-            sitting.finish(calibration, machine).await;
+        for (member_pass, machine) in self.passes.into_iter().zip(machines) {
+            member_pass.finish(calibration, machine).await;
         }
     }
 
     /// Times the fixed work once for all, while no engine runs.
     fn calibrate(&mut self) -> Option<Calibration> {
-        let seats = self.sittings.len() as f64;
-        let first = self.sittings.first()?;
+        let members = self.passes.len() as f64;
+        let first = self.passes.first()?;
         let mut times = VisitTimes::default();
-        let calibration = first.seat.visiting.calibrate(&first.pass, &mut times);
-        for sitting in &mut self.sittings {
-            sitting.seat.times.guard_s += times.guard_s / seats;
+        let calibration = first.member.visiting.calibrate(&first.pass, &mut times);
+        for member_pass in &mut self.passes {
+            member_pass.member.times.guard_s += times.guard_s / members;
         }
         calibration
     }
 
-    /// Replays in turn; what the machine did meanwhile, for each seat.
+    /// Replays in turn; what the machine did meanwhile, for each member.
     async fn replay(&mut self) -> Vec<Option<Readings>> {
         let watch = self.watch();
         let began = Instant::now();
         let orders = self.orders();
         for (index, (payload, order)) in self.payloads.iter().zip(orders).enumerate() {
             for place in order {
-                self.sittings[place].turn(index, payload, began).await;
+                self.passes[place].turn(index, payload, began).await;
             }
         }
         let Some((watched, watch)) = watch else {
-            return self.sittings.iter().map(|_| None).collect();
+            return self.passes.iter().map(|_| None).collect();
         };
         let mut readings = watch.end().into_iter();
         let watched = watched.into_iter();
@@ -214,10 +214,14 @@ impl<'s, 'a> Round<'s, 'a> {
 
     /// Begins to watch the engines that run, and tells which those are.
     fn watch(&self) -> Option<(Vec<bool>, Watch)> {
-        let first = self.sittings.first()?;
-        let begun = || self.sittings.iter().map(|sitting| sitting.begun.as_ref());
+        let first = self.passes.first()?;
+        let begun = || {
+            self.passes
+                .iter()
+                .map(|member_pass| member_pass.begun.as_ref())
+        };
         let pids: Vec<u32> = begun().flatten().map(|begun| begun.engine.pid()).collect();
-        let watched = first.seat.visiting.watched(&first.pass) && !pids.is_empty();
+        let watched = first.member.visiting.watched(&first.pass) && !pids.is_empty();
         watched.then(|| {
             (
                 begun().map(|begun| begun.is_some()).collect(),
@@ -228,22 +232,24 @@ impl<'s, 'a> Round<'s, 'a> {
 
     /// Who has a turn when: made before the first one.
     fn orders(&self) -> Vec<Vec<usize>> {
-        let Some(Sitting { seat, .. }) = self.sittings.first() else {
+        let Some(MemberPass { member, .. }) = self.passes.first() else {
             return Vec::new();
         };
-        let load: Load = seat.visiting.cell.load();
-        let seed = seat.visiting.settings.seed;
-        let (cells, payloads) = (self.sittings.len(), self.payloads.len());
-        turns(seed, seat.visit.round, &load, cells, payloads)
+        let load: Load = member.visiting.cell.load();
+        let seed = member.visiting.settings.seed;
+        let (cells, payloads) = (self.passes.len(), self.payloads.len());
+        turns(seed, member.visit.round, &load, cells, payloads)
     }
 }
 
-impl Sitting<'_, '_> {
+impl MemberPass<'_, '_> {
     async fn reset(&mut self) {
-        let seat = &mut *self.seat;
-        let times = &mut seat.times;
-        let reset = seat.visiting.bring_back(&self.pass, &self.workspace, times);
-        let made = in_time(seat.limit, &mut seat.took, &seat.visiting.step, reset).await;
+        let member = &mut *self.member;
+        let times = &mut member.times;
+        let reset = member
+            .visiting
+            .bring_back(&self.pass, &self.workspace, times);
+        let made = in_time(member.limit, &mut member.took, &member.visiting.step, reset).await;
         match made {
             Ok(state) => self.state = state,
             Err(error) => self.fail(error),
@@ -252,13 +258,13 @@ impl Sitting<'_, '_> {
 
     /// Starts the engine and freezes it until its first turn.
     async fn begin(&mut self) {
-        if self.seat.failure.is_some() {
+        if self.member.failure.is_some() {
             return;
         }
-        let seat = &mut *self.seat;
-        let times = &mut seat.times;
-        let begin = seat.visiting.begin(&self.pass, &self.workspace, times);
-        let made = in_time(seat.limit, &mut seat.took, &seat.visiting.step, begin).await;
+        let member = &mut *self.member;
+        let times = &mut member.times;
+        let begin = member.visiting.begin(&self.pass, &self.workspace, times);
+        let made = in_time(member.limit, &mut member.took, &member.visiting.step, begin).await;
         match made {
             Ok(mut begun) => {
                 begun.engine.freeze();
@@ -279,7 +285,7 @@ impl Sitting<'_, '_> {
         let clock = Clock::from(self.clock_ns);
         let client = &mut begun.node.auth;
         let sent = pass::send(client, (index, payload), &mut begun.waits, clock);
-        let Seat { took, limit, .. } = &mut *self.seat;
+        let Member { took, limit, .. } = &mut *self.member;
         let sent = within(*limit, took, sent).await;
         begun.engine.freeze();
         let error = match sent {
@@ -289,7 +295,7 @@ impl Sitting<'_, '_> {
                     turn_start_ns,
                     ..sample
                 });
-                self.seat.visiting.progress.advance();
+                self.member.visiting.progress.advance();
                 return;
             }
             Ok(Err(error)) => error.to_string(),
@@ -298,13 +304,13 @@ impl Sitting<'_, '_> {
         self.leave(error).await;
     }
 
-    /// Stops the engine of a seat whose turn failed.
+    /// Stops the engine of a member whose turn failed.
     async fn leave(&mut self, error: String) {
         if let Some(begun) = self.begun.take() {
             begun.engine.thaw();
-            let Seat {
+            let Member {
                 visiting, times, ..
-            } = &mut *self.seat;
+            } = &mut *self.member;
             let error = visiting.give_up(&self.pass, begun, error, times).await;
             self.fail(error);
         }
@@ -320,19 +326,25 @@ impl Sitting<'_, '_> {
             calibration,
             machine,
         };
-        let seat = &mut *self.seat;
-        let times = &mut seat.times;
-        let finish = seat.visiting.finish(&self.pass, begun, found, times);
-        let made = in_time(seat.limit, &mut seat.took, &seat.visiting.step, finish).await;
+        let member = &mut *self.member;
+        let times = &mut member.times;
+        let finish = member.visiting.finish(&self.pass, begun, found, times);
+        let made = in_time(
+            member.limit,
+            &mut member.took,
+            &member.visiting.step,
+            finish,
+        )
+        .await;
         match made {
-            Ok(facts) => self.seat.passes.push(facts),
+            Ok(facts) => self.member.passes.push(facts),
             Err(error) => self.fail(error),
         }
     }
 
     fn fail(&mut self, error: StepError) {
-        let (datadir, out) = (&self.workspace.datadir, self.seat.visiting.out);
-        self.seat.failure = Some(disk::remark(error, datadir, out));
+        let (datadir, out) = (&self.workspace.datadir, self.member.visiting.out);
+        self.member.failure = Some(disk::remark(error, datadir, out));
     }
 }
 

@@ -5,6 +5,7 @@
 //! visit begins.
 
 mod attest;
+mod copies;
 mod disk;
 mod driver;
 mod environment;
@@ -19,11 +20,11 @@ mod progress;
 mod repeat;
 mod rounds;
 mod scrape;
-mod seats;
 mod state;
 mod traced;
 mod visit;
 
+pub use copies::check_room;
 pub use driver::{DriveError, Ending, Options, check_manifest, drive};
 pub use environment::Environment;
 pub use manifest::{EngineSum, Manifest, PayloadSum};
@@ -32,7 +33,6 @@ pub use pass::{PassError, Waits, replay};
 pub use prepare::{Prepared, prepare};
 pub use profiled::profile;
 pub use progress::{Progress, print_event};
-pub use seats::check_room;
 pub(crate) use state::init_datadir;
 pub use state::{StateKey, make_state};
 pub use traced::{Chosen, TraceOptions, trace};

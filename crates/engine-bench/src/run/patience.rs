@@ -74,7 +74,7 @@ mod tests {
             engine: "x".into(),
             flags: vec![],
             gas: Gas(gas),
-            duplicate_of: None,
+            control_of: None,
         };
         let (first, other, large) = (cell("a", 1), cell("b", 1), cell("c", 2));
         let seconds = Duration::from_secs;

@@ -15,7 +15,7 @@ use std::{fs, io, path::Path};
 /// Files of the visit itself, beside its profile.
 const VISIT_DIR: &str = "visits";
 
-/// Makes a profiled visit of every cell that is no duplicate, one after another, and writes what came of it.
+/// Makes a profiled visit of every cell that is no A/A control, one after another, and writes what came of it.
 ///
 /// # Errors
 /// When files cannot be written. A cell that cannot be profiled says so in its entry.
@@ -27,7 +27,7 @@ pub async fn profile(
 ) -> io::Result<Vec<CellProfile>> {
     fs::create_dir_all(out.join(PROFILES_DIR))?;
     let originals = plan.cells.iter();
-    let originals = originals.filter(|cell| cell.duplicate_of.is_none());
+    let originals = originals.filter(|cell| cell.control_of.is_none());
     let mut profiles = Vec::new();
     for cell in originals {
         let visiting = Visiting {

@@ -79,7 +79,7 @@ pub(super) fn move_to(out: &Path, visit: &Visit, name: &str) -> io::Result<()> {
 /// How many visits earlier runs finished, and how many they voided; of cells that take turns, how many
 /// groups.
 pub(super) fn counted(plan: &Plan, done: &HashSet<String>, voided: &[String]) -> (usize, usize) {
-    if !plan.settings.alternate {
+    if !plan.settings.interleave {
         return (done.len(), voided.len());
     }
     let groups = rounds::groups(plan, plan.visits.iter());

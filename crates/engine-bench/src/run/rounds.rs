@@ -91,7 +91,7 @@ impl<'a> Rounds<'a> {
     /// Visits not done yet, in the order of the plan: each on its own, or those that take turns together.
     fn open(&self, chosen: impl Fn(&Visit) -> bool) -> Vec<Vec<&'a Visit>> {
         let visits = self.plan.visits.iter().filter(|visit| chosen(visit));
-        if self.plan.settings.alternate {
+        if self.plan.settings.interleave {
             let mut groups = groups(self.plan, visits);
             groups.retain(|group| !self.is_done(group));
             return groups;
@@ -198,28 +198,28 @@ pub(super) fn groups<'v>(
 fn describe(round: u64, level: &LevelDecision, adaptive: &Adaptive) -> String {
     let percent = |value: f64| format!("{:.2} %", 100.0 * value);
     let mut text = format!("after round {round}, {}: ", level.load);
-    text.push_str(&match level.resolved {
-        Some(half) => format!("differences resolved to {}", percent(half)),
+    text.push_str(&match level.precision {
+        Some(half) => format!("precision {}", percent(half)),
         None => "noise not known yet".to_owned(),
     });
     let more = level.wanted_rounds.saturating_sub(round);
-    if more > 0 && level.resolved.is_some() {
+    if more > 0 && level.precision.is_some() {
         text.push_str(&format!(
             "; {} takes {more} more rounds, {:.1} min",
-            percent(adaptive.resolve),
+            percent(adaptive.precision),
             more as f64 * level.round_s / 60.0
         ));
         if level.given_rounds < more {
             text.push_str(&format!(", {} will be made", level.given_rounds));
         }
     }
-    if !level.settled.is_empty() {
-        text.push_str(&format!("; clearly beaten: {}", level.settled.join(", ")));
+    if !level.beaten.is_empty() {
+        text.push_str(&format!("; clearly beaten: {}", level.beaten.join(", ")));
     }
     if !level.futile.is_empty() {
         let futile = level.futile.join(", ");
         text.push_str(&format!(
-            "; open, but not to be settled within reach: {futile}"
+            "; open, but not to be decided within reach: {futile}"
         ));
     }
     text

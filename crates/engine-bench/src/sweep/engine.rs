@@ -258,11 +258,11 @@ mod tests {
         let typed = [
             geth.clone(),
             format!("old={geth}"),
-            "twin=bench-reth".into(),
+            "other=bench-reth".into(),
         ];
         let found = engines(&typed, &[]).unwrap();
         let names: Vec<_> = found.iter().map(|engine| engine.name.as_str()).collect();
-        assert_eq!(names, ["geth", "old", "twin"]);
+        assert_eq!(names, ["geth", "old", "other"]);
         assert_eq!(found[1].kind, EngineKind::Geth);
         assert_eq!(found[2].kind, EngineKind::BenchReth);
         for refused in [

@@ -71,15 +71,15 @@ pub struct Settings {
     pub adaptive: Option<Adaptive>,
     /// Whether a cell of each gas level is visited twice a round, under two names.
     #[serde(default)]
-    pub duplicates: bool,
+    pub controls: bool,
     /// Smallest relative difference that matters: 0.01 is 1 %.
-    #[serde(default = "default_relevant")]
-    pub relevant: f64,
+    #[serde(default = "default_min_effect")]
+    pub min_effect: f64,
     /// In which order the cells of a round are visited.
     pub order: Order,
     /// Whether the cells of a load are replayed side by side, payload by payload in turn.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub alternate: bool,
+    pub interleave: bool,
     /// What is done about passes that others disturbed. Plans without it are of programs that watched
     /// nothing.
     #[serde(default = "unwatched")]
@@ -105,21 +105,21 @@ pub struct Settings {
 }
 
 /// What matters when nothing else is said: 1 %.
-pub(crate) const DEFAULT_RELEVANT: f64 = 0.01;
+pub(crate) const DEFAULT_MIN_EFFECT: f64 = 0.01;
 
 fn unwatched() -> GuardMode {
     GuardMode::Off
 }
 
-fn default_relevant() -> f64 {
-    DEFAULT_RELEVANT
+fn default_min_effect() -> f64 {
+    DEFAULT_MIN_EFFECT
 }
 
 /// How an adaptive sweep decides about its rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Adaptive {
-    /// Relative difference that intervals are to resolve: 0.01 is 1 %.
-    pub resolve: f64,
+    /// Half width that intervals are to reach, relative: 0.01 is 1 %.
+    pub precision: f64,
     /// Time that measuring may take, in seconds.
     pub budget_s: Option<f64>,
 }

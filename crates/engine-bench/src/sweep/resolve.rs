@@ -3,9 +3,9 @@
 //! Invariant: a resolved path is absolute, so that a plan means the same from any folder.
 
 use super::{
-    Adaptive, Axis, BaseSource, CHUNK_SIZE_FLAG, DEFAULT_RELEVANT, Design, EngineKind, EngineSpec,
-    Exclusion, Gas, Level, MIX_AXIS, Order, PayloadSource, ResetMethod, Setting, Settings,
-    engine::engines, value::GasList,
+    Adaptive, Axis, BaseSource, CHUNK_SIZE_FLAG, DEFAULT_MIN_EFFECT, Design, EngineKind,
+    EngineSpec, Exclusion, Gas, Level, MIX_AXIS, Order, PayloadSource, ResetMethod, Setting,
+    Settings, engine::engines, value::GasList,
 };
 use crate::{cache, cli::SweepArgs, guard::GuardMode, plan};
 use std::{
@@ -19,7 +19,7 @@ use std::{
 const PASS_GAS: u64 = 1_000_000_000;
 
 /// Relative difference that an adaptive sweep resolves unless told otherwise.
-const DEFAULT_RESOLVE: f64 = 0.01;
+const DEFAULT_PRECISION: f64 = 0.01;
 
 /// Rounds after which an adaptive sweep without a budget ends, resolved or not: a noisy machine
 /// would otherwise go on for hours that nobody granted.
@@ -92,9 +92,9 @@ pub enum ResolveError {
     NoEngineHas(String),
     /// Several engines at once on one datadir in place.
     #[error(
-        "--alternate runs an engine for each cell at the same time, each on a datadir of its own, which --in-place has no second one for; leave one of them away"
+        "--interleave runs an engine for each cell at the same time, each on a datadir of its own, which --in-place has no second one for; leave one of them away"
     )]
-    InPlaceAlternate,
+    InPlaceInterleaved,
     /// A copy of a datadir that is worked on in place would have to be pristine.
     #[error(
         "--reset copy keeps a pristine datadir beside the one worked on; leave --in-place away"
@@ -173,11 +173,13 @@ pub fn resolve(args: &SweepArgs) -> Result<Settings, ResolveError> {
         target_block: args.target_block,
         rounds: rounds(args),
         adaptive: adaptive(args)?,
-        // One round gives no verdict that a duplicate could call into question.
-        duplicates: !args.no_aa && args.rounds != Some(1),
-        relevant: args.relevant.map_or(DEFAULT_RELEVANT, |percent| percent.0),
+        // One round gives no verdict that an A/A control could call into question.
+        controls: !args.no_aa && args.rounds != Some(1),
+        min_effect: args
+            .min_effect
+            .map_or(DEFAULT_MIN_EFFECT, |percent| percent.0),
         order: args.order.unwrap_or(Order::Random),
-        alternate: args.alternate,
+        interleave: args.interleave,
         guard: guard(args),
         warmup: args.warmup,
         reset: args.reset,
@@ -297,8 +299,8 @@ fn check_bases(
     if *in_place && engines.len() > 1 {
         return Err(ResolveError::InPlaceEngines(engines.len()));
     }
-    if *in_place && args.alternate {
-        return Err(ResolveError::InPlaceAlternate);
+    if *in_place && args.interleave {
+        return Err(ResolveError::InPlaceInterleaved);
     }
     if *in_place && args.reset == ResetMethod::Copy {
         return Err(ResolveError::InPlaceCopy);
@@ -447,7 +449,9 @@ fn adaptive(args: &SweepArgs) -> Result<Option<Adaptive>, ResolveError> {
         return Err(ResolveError::NoBudget);
     }
     let found = || Adaptive {
-        resolve: args.resolve.map_or(DEFAULT_RESOLVE, |percent| percent.0),
+        precision: args
+            .precision
+            .map_or(DEFAULT_PRECISION, |percent| percent.0),
         budget_s: args.budget.map(|span| span.0.as_secs_f64()),
     };
     Ok(args.rounds.is_none().then(found))

@@ -112,10 +112,10 @@ fn measuring(settings: &Settings) -> Vec<(&'static str, String)> {
     let ms = |duration_ms: u64| format!("{duration_ms}ms");
     let mut rows = rounds(settings);
     rows.extend([
-        ("relevant", percent(settings.relevant)),
-        ("no-aa", (!settings.duplicates).to_string()),
+        ("min-effect", percent(settings.min_effect)),
+        ("no-aa", (!settings.controls).to_string()),
         ("order", word(&settings.order)),
-        ("alternate", settings.alternate.to_string()),
+        ("interleave", settings.interleave.to_string()),
         ("guard", word(&settings.guard)),
         ("warmup", warmup),
         ("reset", word(&settings.reset)),
@@ -139,7 +139,7 @@ fn rounds(settings: &Settings) -> Vec<(&'static str, String)> {
     let budget = adaptive.budget_s.map(|budget_s| format!("{budget_s}s"));
     vec![
         ("rounds", format!("at most {}", settings.rounds)),
-        ("resolve", percent(adaptive.resolve)),
+        ("precision", percent(adaptive.precision)),
         ("budget", budget.unwrap_or_else(|| "none".to_owned())),
     ]
 }
@@ -192,7 +192,13 @@ mod tests {
         // A state and payloads that were brought have rows instead of these that were made.
         // The same goes for rounds that were asked for instead of found.
         let elsewhere = [
-            "question", "payloads", "datadir", "in-place", "resolve", "budget", "no-guard",
+            "question",
+            "payloads",
+            "datadir",
+            "in-place",
+            "precision",
+            "budget",
+            "no-guard",
         ];
         for key in KEYS.iter().filter(|key| !elsewhere.contains(&key.name)) {
             assert!(names.contains(&key.name), "{}", key.name);

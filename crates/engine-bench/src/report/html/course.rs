@@ -59,10 +59,10 @@ pub(super) fn minutes(visit: &VisitReport) -> f64 {
     visit.begun_s / 60.0
 }
 
-/// The cell that a duplicate repeats; a cell itself.
+/// The cell that an A/A control repeats; a cell itself.
 pub(super) fn original<'a>(report: &'a Report, id: &'a str) -> &'a str {
-    let mut duplicates = report.noise_floor.duplicates.iter();
-    let found = duplicates.find(|found| found.id == id);
+    let mut controls = report.noise_floor.controls.iter();
+    let found = controls.find(|found| found.id == id);
     found.map_or(id, |found| &found.of)
 }
 

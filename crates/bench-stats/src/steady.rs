@@ -1,4 +1,4 @@
-//! Whether a pass had settled: a test for a shift or a trend of its block times.
+//! Whether a pass was in a steady state: a test for a shift or a trend of its block times.
 //!
 //! A measured pass that is still warming up measures the warm-up too. Block times are averaged over
 //! segments, so that neighbours' dependence cancels, and the cumulated deviations of the segments
@@ -17,8 +17,8 @@ const SHORTEST: usize = 2;
 
 /// What the test found.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Settling {
-    /// Chance of deviations this large in a settled pass.
+pub struct Steadiness {
+    /// Chance of deviations this large in a steady state.
     pub p_value: f64,
     /// Blocks before the most likely change.
     pub change_at: usize,
@@ -28,7 +28,7 @@ pub struct Settling {
 
 /// Tests the logarithms of time per gas of the blocks of a pass, in order. `None` with fewer than
 /// 20 blocks.
-pub fn settling(logs: &[f64]) -> Option<Settling> {
+pub fn steadiness(logs: &[f64]) -> Option<Steadiness> {
     let length = (logs.len() / MOST_SEGMENTS).max(SHORTEST);
     let segments: Vec<f64> = logs
         .chunks_exact(length)
@@ -53,7 +53,7 @@ pub fn settling(logs: &[f64]) -> Option<Settling> {
         false => f64::from(u8::from(largest <= 1e-12)),
     };
     let average = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
-    Some(Settling {
+    Some(Steadiness {
         p_value,
         change_at: change * length,
         relative: (average(&segments[change..]) - average(&segments[..change])).exp_m1(),
@@ -98,9 +98,9 @@ mod tests {
     }
 
     #[test]
-    fn settled_passes_are_seldom_doubted() {
+    fn steady_passes_are_seldom_doubted() {
         let doubted = (0..400).filter(|seed| {
-            let found = settling(&pass(*seed, 200, |_| -3.0)).unwrap();
+            let found = steadiness(&pass(*seed, 200, |_| -3.0)).unwrap();
             found.p_value < 0.01
         });
         let doubted = doubted.count();
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_shift_is_found_where_it_is() {
-        let found = settling(&pass(1, 200, |block| if block < 60 { 0.1 } else { 0.0 })).unwrap();
+        let found = steadiness(&pass(1, 200, |block| if block < 60 { 0.1 } else { 0.0 })).unwrap();
         assert!(
             found.p_value < 1e-3 && (50..=70).contains(&found.change_at),
             "{found:?}"
@@ -120,13 +120,13 @@ mod tests {
 
     #[test]
     fn a_trend_is_found() {
-        let found = settling(&pass(2, 200, |block| -0.001 * block as f64)).unwrap();
+        let found = steadiness(&pass(2, 200, |block| -0.001 * block as f64)).unwrap();
         assert!(found.p_value < 1e-3 && found.relative < -0.05, "{found:?}");
     }
 
     #[test]
     fn few_blocks_say_nothing() {
-        assert_eq!(settling(&[1.0; 19]), None);
-        assert_eq!(settling(&[1.0; 20]).map(|found| found.p_value), Some(1.0));
+        assert_eq!(steadiness(&[1.0; 19]), None);
+        assert_eq!(steadiness(&[1.0; 20]).map(|found| found.p_value), Some(1.0));
     }
 }

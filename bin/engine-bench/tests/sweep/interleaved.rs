@@ -5,13 +5,13 @@
 use crate::{cells, support::World, support::rows, support::wait_for};
 use std::{collections::BTreeSet, fs};
 
-/// Two cells and the twin of one of them.
-const CELLS: &str = "--gas 2M --count 6 --chunks 15,60 --alternate";
+/// Two cells and the A/A control of one of them.
+const CELLS: &str = "--gas 2M --count 6 --chunks 15,60 --interleave";
 
 /// Pids in the files of running engines.
 fn engines(world: &World) -> Vec<u32> {
-    let pid = |seat| {
-        let file = world.cache(&format!("work/engine-bench-reth.{seat}.pid"));
+    let pid = |copy| {
+        let file = world.cache(&format!("work/engine-bench-reth.{copy}.pid"));
         let text = fs::read_to_string(file).ok()?;
         let owner: serde_json::Value = serde_json::from_str(&text).ok()?;
         owner["pid"].as_u64()?.try_into().ok()
@@ -29,7 +29,7 @@ fn is_frozen(pid: &u32) -> bool {
 }
 
 #[test]
-fn cells_and_a_twin_take_turns_in_engines_of_their_own() {
+fn cells_and_a_control_take_turns_in_engines_of_their_own() {
     let world = World::new();
     let ended = world.ok(&format!("sweep {CELLS} --rounds 2 --out @out"));
     assert!(
@@ -39,7 +39,7 @@ fn cells_and_a_twin_take_turns_in_engines_of_their_own() {
     );
     let report = world.report("out");
     assert_eq!(report["complete"], true);
-    assert_eq!(report["configuration"]["alternate"], true);
+    assert_eq!(report["configuration"]["interleave"], true);
     assert_eq!(cells(&report).len(), 2);
     for round in [1, 2] {
         let visits = fs::read_dir(world.path("out/visits")).unwrap().flatten();
@@ -102,13 +102,17 @@ fn a_sweep_that_is_killed_while_engines_are_frozen_leaves_none() {
 fn a_datadir_in_place_has_no_seat_for_a_second_engine() {
     let world = World::new();
     world.ok("init --profile small --seed 2 --datadir @datadir");
-    let line = "sweep --datadir @datadir --in-place --alternate --chunks 15,60 --gas 2M --count 2 --out @out";
+    let line = "sweep --datadir @datadir --in-place --interleave --chunks 15,60 --gas 2M --count 2 --out @out";
     let ended = world.run(line);
     assert_eq!(ended.code, Some(2), "{ended:?}");
-    for part in ["--alternate", "--in-place"] {
+    for part in ["--interleave", "--in-place"] {
         assert!(ended.stderr.contains(part), "{}", ended.stderr);
     }
-    let resumed = world.run("sweep --resume @out --alternate");
+    let resumed = world.run("sweep --resume @out --interleave");
     assert_eq!(resumed.code, Some(2));
-    assert!(resumed.stderr.contains("--alternate"), "{}", resumed.stderr);
+    assert!(
+        resumed.stderr.contains("--interleave"),
+        "{}",
+        resumed.stderr
+    );
 }

@@ -17,7 +17,7 @@ use std::{
 };
 
 /// Folder of the copies inside the working folder.
-const SEATS_DIR: &str = "seats";
+const COPIES_DIR: &str = "copies";
 
 /// Room that each copy is granted to grow by while blocks are saved in it.
 const GROWTH_BYTES: u64 = 256 << 20;
@@ -31,43 +31,43 @@ impl Prepared {
     ///
     /// # Errors
     /// When the engine was not prepared or the copy cannot be made.
-    pub(super) fn seat(
+    pub(super) fn working_copy(
         &self,
         engine: &str,
         place: usize,
         progress: &Progress,
     ) -> Result<Workspace, StepError> {
-        let mut seat = self.workspace(engine)?.clone();
+        let mut copy = self.workspace(engine)?.clone();
         let name = cache::file_safe(engine);
         let number = place + 1;
         let pid_file = format!("engine-{name}.{number}.pid");
-        seat.pid_file = self.lock.dir().join(pid_file);
+        copy.pid_file = self.lock.dir().join(pid_file);
         if place == 0 {
-            return Ok(seat);
+            return Ok(copy);
         }
-        seat.datadir = self.seat_dir(engine, place);
-        if !self.copied.borrow().contains(&seat.datadir) {
+        copy.datadir = self.copy_dir(engine, place);
+        if !self.copied.borrow().contains(&copy.datadir) {
             progress.message(format!(
                 "copying the base state for {engine}, copy {number}"
             ));
-            if let Some(above) = seat.datadir.parent() {
+            if let Some(above) = copy.datadir.parent() {
                 fs::create_dir_all(above).in_step(Step::State)?;
             }
-            reset::copy_datadir(&seat.pristine, &seat.datadir, seat.tables)
+            reset::copy_datadir(&copy.pristine, &copy.datadir, copy.tables)
                 .in_step(Step::State)
                 .map_err(|error| disk::remark(error, self.lock.dir(), self.lock.dir()))?;
-            self.copied.borrow_mut().insert(seat.datadir.clone());
+            self.copied.borrow_mut().insert(copy.datadir.clone());
         }
-        Ok(seat)
+        Ok(copy)
     }
 
-    fn seat_dir(&self, engine: &str, place: usize) -> PathBuf {
-        let seats = self
+    fn copy_dir(&self, engine: &str, place: usize) -> PathBuf {
+        let copies = self
             .lock
             .dir()
-            .join(SEATS_DIR)
+            .join(COPIES_DIR)
             .join((place + 1).to_string());
-        seats.join(cache::file_safe(engine))
+        copies.join(cache::file_safe(engine))
     }
 }
 
@@ -77,15 +77,15 @@ impl Prepared {
 /// # Errors
 /// When the disk is too small, with figures.
 pub fn check_room(plan: &Plan, prepared: &Prepared) -> Result<Option<String>, StepError> {
-    if !plan.settings.alternate {
+    if !plan.settings.interleave {
         return Ok(None);
     }
     let (mut needed, mut there) = (0, 0);
-    for (engine, seats) in most_seats(plan) {
+    for (engine, copies) in most_copies(plan) {
         let workspace = prepared.workspace(engine)?;
-        for place in 1..seats {
+        for place in 1..copies {
             needed += reset::copied_bytes(&workspace.pristine, workspace.tables) + GROWTH_BYTES;
-            there += reset::held_bytes(&prepared.seat_dir(engine, place));
+            there += reset::held_bytes(&prepared.copy_dir(engine, place));
         }
     }
     let group = largest_group(plan);
@@ -99,9 +99,9 @@ pub fn check_room(plan: &Plan, prepared: &Prepared) -> Result<Option<String>, St
 fn no_room(work: &Path, group: usize, needed: u64, free: u64) -> StepError {
     let mib = |bytes: u64| bytes as f64 / MIB;
     let cause = format!(
-        "--alternate runs {group} engines side by side, each on a copy of the datadir, which takes \
+        "--interleave runs {group} engines side by side, each on a copy of the datadir, which takes \
          {:.0} MiB more, and {} has {:.0} MiB free; give --cache-dir a folder on a larger disk, fewer \
-         values, or leave --alternate away",
+         values, or omit --interleave",
         mib(needed),
         work.display(),
         mib(free),
@@ -113,11 +113,11 @@ fn no_room(work: &Path, group: usize, needed: u64, free: u64) -> StepError {
 /// is available: blocks would be read from disk.
 fn short_memory(plan: &Plan, prepared: &Prepared, group: usize) -> Option<String> {
     let available = guard::memory_available_bytes()?;
-    let seats = most_seats(plan);
-    let wanted = seats.iter().filter_map(|(engine, seats)| {
+    let copies = most_copies(plan);
+    let wanted = copies.iter().filter_map(|(engine, copies)| {
         let workspace = prepared.workspace(engine).ok()?;
         let each = reset::held_bytes(&workspace.datadir) + workspace.asked_bytes;
-        Some(each * *seats as u64)
+        Some(each * *copies as u64)
     });
     let wanted: u64 = wanted.sum();
     (wanted > available).then(|| {
@@ -131,16 +131,16 @@ fn short_memory(plan: &Plan, prepared: &Prepared, group: usize) -> Option<String
 }
 
 /// Cells of each engine in the group that has most of them.
-fn most_seats(plan: &Plan) -> BTreeMap<&str, usize> {
+fn most_copies(plan: &Plan) -> BTreeMap<&str, usize> {
     let mut most = BTreeMap::new();
     for cells in groups(plan) {
-        let mut seats: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut copies: BTreeMap<&str, usize> = BTreeMap::new();
         for cell in cells {
-            *seats.entry(&cell.engine).or_default() += 1;
+            *copies.entry(&cell.engine).or_default() += 1;
         }
-        for (engine, seats) in seats {
+        for (engine, copies) in copies {
             let known = most.entry(engine).or_default();
-            *known = seats.max(*known);
+            *known = copies.max(*known);
         }
     }
     most
@@ -150,10 +150,10 @@ fn largest_group(plan: &Plan) -> usize {
     groups(plan).map(|cells| cells.len()).max().unwrap_or(0)
 }
 
-/// The cells of each load, duplicates too.
+/// The cells of each load, A/A controls too.
 fn groups(plan: &Plan) -> impl Iterator<Item = Vec<&Cell>> {
     plan.loads().into_iter().map(move |load| {
-        let all = plan.cells.iter().chain(&plan.duplicates);
+        let all = plan.cells.iter().chain(&plan.controls);
         all.filter(|cell| load.is_of(cell)).collect()
     })
 }

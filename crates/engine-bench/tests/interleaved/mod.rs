@@ -6,18 +6,18 @@ use crate::{Fixture, Hogs, PAYLOADS, WATCHED, finished};
 use engine_bench::{
     analyze::{Sample, sample},
     guard::GuardMode,
-    journal::{self, Alternation, Event},
+    journal::{self, Event, Interleaving},
     plan::Plan,
     run::Ending,
 };
 use std::{collections::BTreeSet, fs, path::Path};
 
-/// Three cells of one load, and the twin of one of them where there are several rounds.
+/// Three cells of one load, and the A/A control of one of them where there are several rounds.
 const CELLS: [&str; 4] = ["--chunks", "15,30,60", "--guard", "off"];
 
 fn plan(fixture: &Fixture, flags: &[&str]) -> Plan {
     let mut settings = fixture.plan(flags).settings;
-    settings.alternate = true;
+    settings.interleave = true;
     Plan::new(settings)
 }
 
@@ -27,9 +27,12 @@ fn events(fixture: &Fixture) -> Vec<Event> {
 }
 
 /// Visits that began, with the others of their group.
-fn begun(fixture: &Fixture) -> Vec<(String, Alternation)> {
+fn begun(fixture: &Fixture) -> Vec<(String, Interleaving)> {
     let begun = events(fixture).into_iter().filter_map(|event| match event {
-        Event::VisitStarted { visit, alternation } => Some((visit, alternation.unwrap())),
+        Event::VisitStarted {
+            visit,
+            interleaving,
+        } => Some((visit, interleaving.unwrap())),
         _ => None,
     });
     begun.collect()
@@ -93,8 +96,8 @@ fn cells_take_turns_and_their_visits_are_whole() {
     assert_eq!(begun.len(), 8);
     let mut orders = BTreeSet::new();
     for round in begun.chunks(4) {
-        let seats: BTreeSet<u64> = round.iter().map(|(_, with)| with.seat).collect();
-        assert_eq!(seats, (1..=4).collect());
+        let copies: BTreeSet<u64> = round.iter().map(|(_, with)| with.copy).collect();
+        assert_eq!(copies, (1..=4).collect());
         for (visit, with) in round {
             let others = round.iter().filter(|(other, _)| other != visit);
             let others: Vec<_> = others.map(|(other, _)| other.clone()).collect();
@@ -175,7 +178,7 @@ fn one_that_hangs_is_given_up_and_the_others_go_on() {
         "15,30,60",
         "--guard",
         "off",
-        "--resolve",
+        "--precision",
         "1%",
         "--budget",
         "1ms",
@@ -268,9 +271,9 @@ fn an_interrupt_leaves_no_engine_frozen_or_running() {
     let fixture = Fixture::new("ok");
     let plan = plan(&fixture, &[&CELLS[..], &["--wait-time", "200ms"]].concat());
     let work = fixture.path("cache/work");
-    let pid_file = |seat| work.join(format!("engine-scripted.{seat}.pid"));
+    let pid_file = |copy| work.join(format!("engine-scripted.{copy}.pid"));
     let stop = async {
-        while !(1..=3).all(|seat| pid_file(seat).exists()) {
+        while !(1..=3).all(|copy| pid_file(copy).exists()) {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
         // In the middle of a turn.
