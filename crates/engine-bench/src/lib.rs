@@ -18,6 +18,7 @@ pub mod cli;
 pub mod client;
 mod command;
 pub mod engine;
+mod figures;
 pub mod guard;
 pub mod journal;
 pub mod live;

@@ -6,6 +6,7 @@ use super::{
     outcome::{AnalyzeError, read_outcome},
     summary::summarize,
 };
+use crate::figures;
 use serde::{Deserialize, Serialize};
 use std::{fmt, path::Path};
 
@@ -26,11 +27,8 @@ pub struct Running {
 
 impl fmt::Display for Running {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:.3}", self.cell, self.ggas_per_second)?;
-        match self.low.zip(self.high) {
-            Some((low, high)) => write!(f, " ({low:.3} to {high:.3})"),
-            None => Ok(()),
-        }
+        let figure = figures::with_half_width(self.ggas_per_second, self.low.zip(self.high));
+        write!(f, "{} {figure}", self.cell)
     }
 }
 

@@ -190,6 +190,9 @@ pub struct VisitTimes {
     /// The guard's looks and the calibration.
     #[serde(default)]
     pub guard_s: f64,
+    /// Gas of the measured pass; the samples say it, so it is not written.
+    #[serde(skip)]
+    pub measured_gas: u64,
 }
 
 /// What was found in a visit beside its samples.

@@ -5,12 +5,13 @@
 use super::{InStep as _, Prepared, Step, StepError};
 use crate::{
     plan::{PLAN_FILE, Plan},
-    sweep::{EngineSpec, Gas},
+    sweep::{CHUNK_POLICY_FLAG, EngineSpec, Gas, engine_defaults},
 };
 use alloy_primitives::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io,
     path::Path,
@@ -31,6 +32,9 @@ pub struct Manifest {
     pub kernel: String,
     /// Model of the processor, and how many of it.
     pub processor: String,
+    /// The command line that began the sweep; empty when it was not kept.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub command: String,
 }
 
 /// The program of an engine.
@@ -40,6 +44,9 @@ pub struct EngineSum {
     pub name: String,
     /// Sum of its program.
     pub sha256: String,
+    /// What its help calls the defaults of the axes and of the chunk policy, by flag.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub defaults: BTreeMap<String, String>,
 }
 
 /// A payload list.
@@ -72,7 +79,10 @@ impl Manifest {
     /// When a program cannot be read.
     pub fn before(plan: &Plan, out: &Path) -> Result<Self, StepError> {
         let machine = super::Environment::read();
-        let engines = plan.settings.engines.iter().map(EngineSum::of);
+        let axes = plan.settings.axes.iter().map(|axis| axis.flag.as_str());
+        let flags: Vec<&str> = axes.chain([CHUNK_POLICY_FLAG]).collect();
+        let engines = plan.settings.engines.iter();
+        let engines = engines.map(|engine| EngineSum::of(engine, &flags));
         Ok(Self {
             plan_sha256: plan_sum(out),
             engines: engines.collect::<Result<_, _>>()?,
@@ -80,6 +90,7 @@ impl Manifest {
             harness_version: machine.harness_version,
             kernel: machine.kernel,
             processor: format!("{} × {}", machine.cpus, machine.cpu_model),
+            command: command(std::env::args()),
         })
     }
 
@@ -153,7 +164,7 @@ impl Manifest {
 }
 
 impl EngineSum {
-    fn of(engine: &EngineSpec) -> Result<Self, StepError> {
+    fn of(engine: &EngineSpec, flags: &[&str]) -> Result<Self, StepError> {
         let sum = || -> io::Result<String> {
             let mut digest = Sha256::new();
             io::copy(&mut File::open(&engine.program)?, &mut digest)?;
@@ -164,8 +175,22 @@ impl EngineSum {
         Ok(Self {
             name: engine.name.clone(),
             sha256: read.in_step(Step::State)?,
+            defaults: engine_defaults(engine, flags),
         })
     }
+}
+
+/// A command line as a shell takes it, the program by its name alone.
+fn command(mut words: impl Iterator<Item = String>) -> String {
+    let program = words.next().unwrap_or_default();
+    let name = program.rsplit('/').next().unwrap_or_default().to_owned();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:%+@".contains(c);
+    let quoted = |word: String| match word.chars().all(plain) && !word.is_empty() {
+        true => word,
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    let words: Vec<String> = [name].into_iter().chain(words).map(quoted).collect();
+    words.join(" ")
 }
 
 /// As much of a sum as a person compares.
@@ -183,6 +208,7 @@ mod tests {
             engines: vec![EngineSum {
                 name: "old".into(),
                 sha256: "a".repeat(64),
+                ..EngineSum::default()
             }],
             payloads: vec![PayloadSum {
                 mix: "whale".into(),
@@ -193,14 +219,23 @@ mod tests {
             harness_version: "1".into(),
             kernel: "Linux 1".into(),
             processor: "2 × X".into(),
+            command: "engine-bench sweep".into(),
         }
+    }
+
+    #[test]
+    fn a_command_can_be_typed_again() {
+        let words = ["/usr/bin/engine-bench", "sweep", "--set", "a=b c", "", "it's"];
+        let found = command(words.map(str::to_owned).into_iter());
+        assert_eq!(found, r"engine-bench sweep --set 'a=b c' '' 'it'\''s'");
     }
 
     #[test]
     fn each_difference_is_named() {
         type Change = fn(&mut Manifest);
-        let changes: [(Change, Option<&str>); 9] = [
+        let changes: [(Change, Option<&str>); 10] = [
             (|_| {}, None),
+            (|m| m.command = "engine-bench sweep --resume x".into(), None),
             // A reboot into another kernel is told by the environment, and no reason to stop.
             (|m| m.kernel = "Linux 2".into(), None),
             (|m| m.payloads.clear(), None),

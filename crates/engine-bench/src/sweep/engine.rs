@@ -7,7 +7,7 @@ use super::{Axis, EMBEDDED_ENGINE, ResolveError, is_engine_flag};
 use crate::engine::output_of;
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
@@ -202,12 +202,39 @@ fn help(engine: &EngineSpec) -> String {
 
 /// Whether a help text has the flag as a whole word.
 fn names_flag(help: &str, flag: &str) -> bool {
-    let ends_word = |rest: &str| {
+    after_flag(help, flag).next().is_some()
+}
+
+/// What stands in a help text behind every mention of the flag as a whole word.
+fn after_flag<'h>(help: &'h str, flag: &str) -> impl Iterator<Item = &'h str> {
+    let ends_word = |rest: &&str| {
         !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
     };
     let spelled = format!("--{flag}");
-    help.match_indices(&spelled)
-        .any(|(at, _)| ends_word(&help[at + spelled.len()..]))
+    let places: Vec<usize> = help.match_indices(&spelled).map(|(at, _)| at).collect();
+    places
+        .into_iter()
+        .map(move |at| &help[at + spelled.len()..])
+        .filter(ends_word)
+}
+
+/// What an engine's help calls the defaults of flags; those it does not name have none.
+pub(crate) fn engine_defaults(engine: &EngineSpec, flags: &[&str]) -> BTreeMap<String, String> {
+    let help = help(engine);
+    let found = |flag: &&str| Some(((*flag).to_owned(), default_of(&help, flag)?));
+    flags.iter().filter_map(found).collect()
+}
+
+/// The value behind `default: ` in the entry of a flag, which ends where the next one begins.
+fn default_of(help: &str, flag: &str) -> Option<String> {
+    after_flag(help, flag).find_map(|rest| {
+        let end = rest.match_indices("\n").map(|(at, _)| at);
+        let mut end = end.filter(|at| rest[at + 1..].trim_start().starts_with('-'));
+        let entry = &rest[..end.next().unwrap_or(rest.len())];
+        let (_, value) = entry.split_once("default: ")?;
+        let end = value.find([']', ')', '\n'])?;
+        Some(value[..end].trim_matches('"').to_owned())
+    })
 }
 
 /// The first line that a program prints when it is asked for its version.
@@ -248,6 +275,15 @@ mod tests {
             ("", EngineKind::Reth),
         ] {
             assert_eq!(EngineKind::of_version(line), kind, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_default_is_what_the_entry_of_a_flag_says() {
+        let help = "  -a, --a.b <N>\n          As --a.c does\n\n          [default: 60]\n\n      --a.c <N>\n\
+                    \n      --d value     (default: \"x y\")\n   --a.b-e <N>  [default: 1]\n";
+        for (flag, expected) in [("a.b", Some("60")), ("a.c", None), ("d", Some("x y")), ("a", None)] {
+            assert_eq!(default_of(help, flag).as_deref(), expected, "{flag}");
         }
     }
 

@@ -13,7 +13,7 @@ mod shown;
 mod value;
 
 pub use engine::{EngineKind, EngineSpec};
-pub(crate) use engine::{embedded_engine, version_line};
+pub(crate) use engine::{embedded_engine, engine_defaults, version_line};
 pub use file::FileError;
 pub use knob::{Design, Exclusion, Setting};
 pub use merge::{MergeError, Origin, Origins, merge};
@@ -33,6 +33,9 @@ use std::path::PathBuf;
 
 /// The flag that `--chunks` is short for.
 pub const CHUNK_SIZE_FLAG: &str = "engine.multiproof-chunk-size";
+
+/// bench-reth's flag for when a batch is cut.
+pub const CHUNK_POLICY_FLAG: &str = "bench.chunk-policy";
 
 /// The name of the engine this program carries itself.
 pub const EMBEDDED_ENGINE: &str = "bench-reth";
