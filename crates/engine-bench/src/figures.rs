@@ -58,11 +58,46 @@ fn leading(figure: f64) -> f64 {
     figure.abs() / 10f64.powf(figure.abs().log10().floor())
 }
 
-/// A figure with the half width of its interval: `0.483 ±0.007`.
+/// How many times its lower end the upper end of an interval may be for both to be shown.
+const MOST_TOLD: f64 = 100.0;
+
+/// Whether an interval of a throughput or a ratio is worth showing: two visits can give one that spans
+/// everything.
+pub(crate) fn is_telling((low, high): (f64, f64)) -> bool {
+    high <= MOST_TOLD * low
+}
+
+/// A throughput with the half width of its interval: `0.483 ±0.007`.
 pub(crate) fn with_half_width(figure: f64, ends: Option<(f64, f64)>) -> String {
+    let Some((low, high)) = ends else {
+        return Place::of(figure, None).text(figure);
+    };
+    if !is_telling((low, high)) {
+        return format!("{} ±?", Place::digits(figure, 1).text(figure));
+    }
+    let half = (high - low) / 2.0;
     let place = Place::of(figure, ends);
-    let half = ends.map(|(low, high)| format!(" ±{}", place.text((high - low) / 2.0)));
-    place.text(figure) + &half.unwrap_or_default()
+    format!("{} ±{}", place.text(figure), place.text(half))
+}
+
+/// A time in UTC as a name of a file: `2026-02-16T08-30-05Z`. Civil date from days, as in Howard Hinnant,
+/// "chrono-Compatible Low-Level Date Algorithms".
+pub(crate) fn utc(unix_s: u64) -> String {
+    let (days, second) = (unix_s / 86_400 + 719_468, unix_s % 86_400);
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}-{minute:02}-{second:02}Z")
 }
 
 /// A duration: `6m33s`.
@@ -85,7 +120,8 @@ mod tests {
             (0.48321, Some((0.47621, 0.49021)), "0.483 ±0.007"),
             (0.64612, Some((0.62112, 0.67112)), "0.646 ±0.025"),
             (0.25412, Some((0.136, 0.475)), "0.25 ±0.17"),
-            (0.23812, Some((0.0, 0.94)), "0.2 ±0.5"),
+            (0.23812, Some((0.01, 0.94)), "0.2 ±0.5"),
+            (0.29312, Some((0.0004, 2_070.0)), "0.3 ±?"),
             (0.99999, Some((0.99989, 1.00009)), "1.00000 ±0.00010"),
             (1234.5, Some((1034.5, 1434.5)), "1230 ±200"),
             (0.48321, None, "0.48"),
@@ -110,5 +146,17 @@ mod tests {
             assert_eq!(duration(seconds), expected);
         }
         assert_eq!(duration(7_265.0), "2h01m");
+    }
+
+    #[test]
+    fn dates_are_civil() {
+        for (unix_s, expected) in [
+            (0, "1970-01-01T00-00-00Z"),
+            (951_782_399, "2000-02-28T23-59-59Z"),
+            (951_782_400, "2000-02-29T00-00-00Z"),
+            (1_771_230_605, "2026-02-16T08-30-05Z"),
+        ] {
+            assert_eq!(utc(unix_s), expected);
+        }
     }
 }

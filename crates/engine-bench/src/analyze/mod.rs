@@ -35,6 +35,6 @@ pub use noise::{LevelNoise, level_noise};
 pub use outcome::{AnalyzeError, Failure, Outcome, TimeSplit, read_outcome, verify_passes, wall_s};
 pub use running::{Running, running};
 pub use sample::Sample;
-pub use slowest::choose;
+pub use slowest::{Stall, choose, stalls};
 pub use summary::{Ranked, Summary, ranking, summarize};
 pub use work::Work;

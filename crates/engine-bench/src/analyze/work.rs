@@ -3,9 +3,10 @@
 //! Invariant: a count that one block lacks is unknown for the cell.
 
 use super::sample::Sample;
+use serde::{Deserialize, Serialize};
 
 /// Means per block over all measured passes of a cell.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// Jobs that batches of proof targets were cut into.
     pub jobs: f64,

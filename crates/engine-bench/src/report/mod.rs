@@ -3,42 +3,35 @@
 //! Invariant: renderers take a [`Report`] and nothing else, so every one can be remade from a
 //! results folder at any time.
 
+mod answer;
 mod attribution;
 mod between;
 mod blocks;
-mod curve;
+mod caveats;
 mod facts;
 mod grid;
 mod guard;
 mod html;
-mod judged;
 mod markdown;
 mod model;
+mod names;
+mod sections;
 mod table;
-mod traces;
 mod verify;
 mod visits;
-mod warnings;
-mod work;
 
 pub use attribution::{ChangeReport, MovedReport};
 pub use between::between;
 pub use blocks::{BlocksReport, HistogramReport};
-pub use curve::{CurveCell, CurveReport};
 pub use guard::{GuardReport, StateDrift};
 pub use html::html;
-pub use judged::{
-    AdaptiveReport, ComparisonReport, ControlReport, IntervalReport, LevelNoiseReport, LevelReport,
-    NoiseReport, RankReport, RatioReport, UndecidedReport, VersusReport,
-};
 pub use markdown::markdown;
 pub use model::{
-    CellReport, EnvironmentReport, EstimateReport, LatencyReport, Report, RoundReport, SteadyReport,
+    AdaptiveReport, CellReport, EnvironmentReport, EstimateReport, LatencyReport, Report, RoundReport, SteadyReport,
 };
 pub use table::{failures, table};
 pub use verify::verify;
 pub use visits::VisitReport;
-pub use work::WorkReport;
 
 use std::{
     io,

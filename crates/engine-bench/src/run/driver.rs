@@ -260,7 +260,9 @@ impl<'a> Driver<'a> {
                     made: place.made + index + 1,
                     ..place
                 };
-                let left = place.left(Instant::now()).filter(|_| index + 1 == group.len());
+                let left = place
+                    .left(Instant::now())
+                    .filter(|_| index + 1 == group.len());
                 let name = format!("visit {}/{} {}", place.made, place.of, visit.id());
                 self.options.progress.line(&described(&name, ended, left));
                 self.options.progress.visited(match ended {

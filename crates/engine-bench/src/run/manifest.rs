@@ -225,7 +225,14 @@ mod tests {
 
     #[test]
     fn a_command_can_be_typed_again() {
-        let words = ["/usr/bin/engine-bench", "sweep", "--set", "a=b c", "", "it's"];
+        let words = [
+            "/usr/bin/engine-bench",
+            "sweep",
+            "--set",
+            "a=b c",
+            "",
+            "it's",
+        ];
         let found = command(words.map(str::to_owned).into_iter());
         assert_eq!(found, r"engine-bench sweep --set 'a=b c' '' 'it'\''s'");
     }

@@ -282,7 +282,12 @@ mod tests {
     fn a_default_is_what_the_entry_of_a_flag_says() {
         let help = "  -a, --a.b <N>\n          As --a.c does\n\n          [default: 60]\n\n      --a.c <N>\n\
                     \n      --d value     (default: \"x y\")\n   --a.b-e <N>  [default: 1]\n";
-        for (flag, expected) in [("a.b", Some("60")), ("a.c", None), ("d", Some("x y")), ("a", None)] {
+        for (flag, expected) in [
+            ("a.b", Some("60")),
+            ("a.c", None),
+            ("d", Some("x y")),
+            ("a", None),
+        ] {
             assert_eq!(default_of(help, flag).as_deref(), expected, "{flag}");
         }
     }

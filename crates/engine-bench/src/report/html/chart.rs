@@ -61,6 +61,7 @@ enum Form {
     Box(Point, Point),
     Area(Vec<Point>),
     Line(Vec<Point>),
+    Text(Point),
 }
 
 impl Shape {
@@ -85,6 +86,11 @@ impl Shape {
         Self::new(Form::Line(points), colour, String::new())
     }
 
+    /// Words to the right of a point and below it.
+    pub(super) fn text(at: Point, words: String) -> Self {
+        Self::new(Form::Text(at), GREY, words)
+    }
+
     fn new(form: Form, colour: RGBColor, title: String) -> Self {
         Self {
             form,
@@ -103,7 +109,7 @@ impl Shape {
 
     fn points(&self) -> Vec<Point> {
         match &self.form {
-            Form::Dot(at) | Form::Ring(at) => vec![*at],
+            Form::Dot(at) | Form::Ring(at) | Form::Text(at) => vec![*at],
             Form::Box(from, to) => vec![*from, *to],
             Form::Area(points) | Form::Line(points) => points.clone(),
         }
@@ -114,7 +120,7 @@ impl Shape {
             Form::Dot(_) | Form::Ring(_) => "<circle",
             Form::Box(..) => "<rect",
             Form::Area(_) => "<polygon",
-            Form::Line(_) => "",
+            Form::Line(_) | Form::Text(_) => "",
         }
     }
 }
@@ -177,6 +183,22 @@ impl Axis {
                 .iter()
                 .map(|value| (value.log10(), text(*value)))
                 .collect(),
+            unit: unit.to_owned(),
+        }
+    }
+
+    /// The values themselves, at the logarithm of each; those too close to the one before are left out.
+    pub(super) fn values(ends: Point, values: &[f64], unit: &str) -> Self {
+        let mut ticks: Vec<(f64, String)> = Vec::new();
+        for value in values {
+            let near = |(last, _): &(f64, String)| value.log10() - last < (ends.1 - ends.0) / 12.0;
+            if !ticks.last().is_some_and(near) {
+                ticks.push((value.log10(), value.to_string()));
+            }
+        }
+        Self {
+            ends,
+            ticks,
             unit: unit.to_owned(),
         }
     }
@@ -343,6 +365,10 @@ fn plot(
             Form::Line(points) => {
                 let line = PathElement::new(points.clone(), style.stroke_width(1));
                 chart.draw_series([line])?;
+            }
+            Form::Text(at) => {
+                let font = LABELS.into_font().color(&shape.colour);
+                chart.draw_series([Text::new(shape.title.clone(), *at, font)])?;
             }
         }
     }

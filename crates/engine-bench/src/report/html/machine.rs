@@ -3,12 +3,12 @@
 use super::{
     super::{model::Report, visits::VisitReport},
     chart::{Axis, COLOURS, Shape, draw, span},
-    course::{DRIFT_HEIGHT, Key, minutes, shown},
-    level::Figure,
+    course::{HEIGHT, minutes, shown},
+    figure::Figure,
 };
 
 /// A fixed piece of work before every measured pass.
-pub(super) fn calibration(report: &Report) -> Option<(Figure, Key)> {
+pub(super) fn calibration(report: &Report) -> Option<Figure> {
     let parts = [("computing", COLOURS[2]), ("reading memory", COLOURS[1])];
     let found: Vec<(usize, &VisitReport, [f64; 2])> = shown(report)
         .filter_map(|(index, visit)| {
@@ -35,15 +35,13 @@ pub(super) fn calibration(report: &Report) -> Option<(Figure, Key)> {
         Axis::linear(times, "minutes"),
         Axis::linear(span(ends)?, "%"),
     );
-    let figure = Figure {
-        svg: draw(&x, &y, DRIFT_HEIGHT, &shapes)?,
-        caption:
-            "Calibration: how long a fixed piece of work took before each measured pass, against \
-                  its median."
-                .to_owned(),
-    };
     let key = parts.map(|(name, colour)| (name.to_owned(), colour));
-    Some((figure, key.to_vec()))
+    Some(Figure {
+        svg: draw(&x, &y, HEIGHT, &shapes)?,
+        caption: "How long a fixed piece of work took before each measured pass, beside its median."
+            .to_owned(),
+        key: key.to_vec(),
+    })
 }
 
 fn median(mut values: Vec<f64>) -> Option<f64> {
@@ -52,7 +50,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 }
 
 /// Size of the datadir after the reset before each pass, by engine.
-pub(super) fn state(report: &Report) -> Option<(Figure, Key)> {
+pub(super) fn state(report: &Report) -> Option<Figure> {
     let mut engines: Vec<&str> = Vec::new();
     let (mut shapes, mut sizes, mut times) = (Vec::new(), Vec::new(), Vec::new());
     for (index, visit) in shown(report) {
@@ -81,17 +79,16 @@ pub(super) fn state(report: &Report) -> Option<(Figure, Key)> {
         Axis::linear(span(times)?, "minutes"),
         Axis::linear(span(sizes)?, "MiB"),
     );
-    let figure = Figure {
-        svg: draw(&x, &y, DRIFT_HEIGHT, &shapes)?,
-        caption: "State: size of the datadir after the reset before each pass.".to_owned(),
-    };
     let colours = COLOURS.iter().cycle().copied();
     let key = engines.into_iter().map(str::to_owned).zip(colours);
-    Some((figure, key.collect()))
+    Some(Figure {
+        svg: draw(&x, &y, HEIGHT, &shapes)?,
+        caption: "Size of the datadir after the reset before each pass.".to_owned(),
+        key: key.collect(),
+    })
 }
 
 fn engine_of<'a>(report: &'a Report, visit: &VisitReport) -> Option<&'a str> {
-    let id = super::course::original(report, &visit.cell);
-    let cell = report.cells.iter().find(|cell| cell.id == id)?;
+    let cell = report.cell(super::course::original(report, &visit.cell))?;
     cell.axes.get("engine")?.as_str()
 }

@@ -1,0 +1,431 @@
+//! The answer first: what was swept, what came out of each gas level, and the grid.
+//!
+//! Invariant: words follow from verdicts, and no figure is finer than its interval. A level without verdicts
+//! says why it has none.
+
+use super::{
+    grid::{Grid, NOTHING, UNCHECKED_MARK, says_something},
+    model::{CellReport, Report},
+    names::Names,
+};
+use crate::{
+    analyze::{Comparison, Level, Ratio, Verdict},
+    figures::{self, Place},
+    guard::VIRTUAL_MACHINE,
+    sweep::{BaseSource, CHUNK_POLICY_FLAG, EngineSpec, PayloadSource},
+};
+use std::collections::BTreeSet;
+
+/// Most cells that a line names.
+const MOST_NAMED: usize = 8;
+
+/// Widest grid, in columns of a terminal; further levels get a grid of their own.
+const WIDEST: usize = 100;
+
+/// Digits of the sum of a program that tell builds from each other.
+const SUM_DIGITS: usize = 8;
+
+/// What came out of every gas level, a line each.
+pub(super) fn lines(report: &Report) -> Vec<String> {
+    let names = Names::of(report);
+    let line = |level: &Level| format!("{}: {}", level.load, answer(report, &names, level));
+    report.levels.iter().map(line).collect()
+}
+
+fn answer(report: &Report, names: &Names, level: &Level) -> String {
+    let cells = report.cells.iter().filter(|cell| level.is_of(cell));
+    let (measured, without): (Vec<&CellReport>, Vec<&CellReport>) =
+        cells.partition(|cell| cell.execution_ggas_per_second.is_some());
+    let mut parts = match measured.as_slice() {
+        [] => vec!["nothing was measured".to_owned()],
+        [cell] => vec![format!("{} Ggas/s", throughput(cell))],
+        _ if level.versus.iter().any(|pair| pair.verdict.is_decided()) => {
+            verdicts(report, names, level)
+        }
+        _ => vec![undecided(report, names, level, &measured)],
+    };
+    for (word, failed) in [("failed", true), ("not measured", false)] {
+        let cells = without.iter();
+        let cells = cells.filter(|cell| (cell.failed_visits > 0) == failed);
+        let labels: Vec<String> = cells.map(|cell| names.label(cell)).collect();
+        if !labels.is_empty() {
+            parts.push(format!("{} {word}", listed(&labels)));
+        }
+    }
+    parts.join("; ")
+}
+
+/// Why there is no verdict, and what is highest all the same.
+fn undecided(report: &Report, names: &Names, level: &Level, measured: &[&CellReport]) -> String {
+    let rounds = measured.iter().map(|cell| cell.visits).max().unwrap_or(0);
+    let verdict = level.versus.first().map(|pair| pair.verdict);
+    let why = match (rounds, verdict) {
+        (..=1, _) => "one round: no verdicts".to_owned(),
+        (_, Some(Verdict::NoNoiseFloor)) => "noise floor unknown: no verdicts".to_owned(),
+        _ => format!("too few common rounds ({rounds}): no verdicts"),
+    };
+    let highest = level.best.first().and_then(|id| report.cell(id));
+    let highest = highest.map_or(String::new(), |cell| {
+        format!("; {} highest, {} Ggas/s", names.label(cell), throughput(cell))
+    });
+    why + &highest
+}
+
+/// The best set, then what is beaten and by how much.
+fn verdicts(report: &Report, names: &Names, level: &Level) -> Vec<String> {
+    // In the order of the plan, which people know.
+    let labels = |ids: &[&String]| -> Vec<String> {
+        let cells = report.cells.iter().filter(|cell| ids.contains(&&cell.id));
+        cells.map(|cell| names.label(cell)).collect()
+    };
+    let verdict = |id: &String| {
+        let pair = level.versus.iter().find(|pair| pair.a == **id);
+        pair.map(|pair| pair.verdict)
+    };
+    let is_open = |id: &&String| verdict(id).is_some_and(|verdict| !verdict.is_decided());
+    let (open, best): (Vec<&String>, Vec<&String>) = level.best.iter().partition(is_open);
+    let named = listed(&labels(&best));
+    let differs = |pair: &&Comparison| {
+        pair.verdict.is_difference() && level.best.contains(&pair.a) && level.best.contains(&pair.b)
+    };
+    let mut parts = vec![match best.len() {
+        1 => format!("{named} best"),
+        _ if report.comparisons.iter().any(|pair| differs(&pair)) => {
+            let effect = 100.0 * report.configuration.min_effect;
+            format!("{named} best: none is shown to be more than {effect} % slower")
+        }
+        _ => format!("{named} not separable"),
+    }];
+    if !open.is_empty() {
+        parts.push(format!("{} in too few rounds to tell", listed(&labels(&open))));
+    }
+    parts.extend(beaten(report, names, level));
+    parts
+}
+
+/// Cells out of the best set, with how much slower than the reference they are where that one is of it.
+fn beaten(report: &Report, names: &Names, level: &Level) -> Vec<String> {
+    let best = |id: &String| level.best.contains(id);
+    let label = |id: &String| report.cell(id).map_or(id.clone(), |cell| names.label(cell));
+    let slower = |pair: &&Comparison| pair.verdict == Verdict::Slower && !best(&pair.a);
+    let known: Vec<&Comparison> = match level.reference.as_ref().is_some_and(best) {
+        true => level.versus.iter().filter(slower).collect(),
+        false => Vec::new(),
+    };
+    let mut parts = Vec::new();
+    let amounts = known.iter().enumerate().map(|(index, pair)| {
+        let slower = if index == 0 { "slower " } else { "" };
+        format!("{} {slower}by {}", label(&pair.a), behind(&pair.ratio))
+    });
+    let mut amounts: Vec<String> = amounts.collect();
+    if amounts.len() > MOST_NAMED {
+        let more = amounts.len() - MOST_NAMED;
+        let most = known.last().map(|pair| behind(&pair.ratio)).unwrap_or_default();
+        amounts.truncate(MOST_NAMED);
+        amounts.push(format!("{more} more by up to {most}"));
+    }
+    if !amounts.is_empty() {
+        parts.push(amounts.join(", "));
+    }
+    let others = level.beaten.iter().filter(|id| known.iter().all(|pair| pair.a != **id));
+    let others: Vec<String> = others.map(label).collect();
+    if !others.is_empty() {
+        parts.push(format!("{} slower than another of the best", listed(&others)));
+    }
+    parts
+}
+
+/// How much lower than the other a throughput is: `12 %`.
+fn behind(ratio: &Ratio) -> String {
+    let Percent { place, value, .. } = Percent::of(ratio);
+    format!("{} %", place.text(-value))
+}
+
+fn listed(labels: &[String]) -> String {
+    match labels.len().checked_sub(MOST_NAMED) {
+        None | Some(0) => labels.join(", "),
+        Some(more) => format!("{} and {more} more", labels[..MOST_NAMED].join(", ")),
+    }
+}
+
+/// The execution throughput of a cell: `0.483 ±0.007`.
+pub(super) fn throughput(cell: &CellReport) -> String {
+    let Some(estimate) = &cell.execution_ggas_per_second else {
+        let failed = cell.failed_visits > 0;
+        return if failed { "failed" } else { NOTHING }.to_owned();
+    };
+    estimate.text() + if cell.root_checked { "" } else { UNCHECKED_MARK }
+}
+
+/// A ratio as a difference in percent.
+pub(super) struct Percent {
+    pub(super) place: Place,
+    pub(super) value: f64,
+    pub(super) ends: Option<(f64, f64)>,
+}
+
+impl Percent {
+    pub(super) fn of(ratio: &Ratio) -> Self {
+        let percent = |ratio: f64| 100.0 * (ratio - 1.0);
+        let ends = ratio.ends().filter(|ends| says_something(*ends));
+        let ends = ends.map(|(low, high)| (percent(low), percent(high)));
+        // Without an interval whole percents are as fine as two digits of a throughput.
+        let place = match ends {
+            Some(_) => Place::of(percent(ratio.value), ends),
+            None => Place::digits(100.0, 3),
+        };
+        Self {
+            place,
+            value: percent(ratio.value),
+            ends,
+        }
+    }
+
+    /// Value and ends with their signs.
+    fn words(&self) -> [String; 3] {
+        let (low, high) = self.ends.unwrap_or_default();
+        [self.value, low, high].map(|figure| self.place.signed(figure))
+    }
+}
+
+/// Value and interval: `−30 % [−33, −26]`.
+pub(super) fn difference(ratio: &Ratio) -> String {
+    let percent = Percent::of(ratio);
+    let [value, low, high] = percent.words();
+    match percent.ends {
+        Some(_) => format!("{value} % [{low}, {high}]"),
+        None => format!("{value} %"),
+    }
+}
+
+/// What a verdict looks like in the grid.
+fn mark(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Faster => "▲",
+        Verdict::Slower => "▼",
+        Verdict::NotSeparable => "~",
+        _ => "?",
+    }
+}
+
+/// Throughput of every cell and its ratio to the reference: a row per setting of the knobs, the highest
+/// first; two columns per gas level. As many grids as a terminal needs for all levels.
+pub(super) fn grids(report: &Report) -> Vec<Grid> {
+    let names = Names::of(report);
+    let mut settings: Vec<Vec<String>> = Vec::new();
+    for cell in &report.cells {
+        let values = names.values(cell);
+        if !settings.contains(&values) {
+            settings.push(values);
+        }
+    }
+    let height = |setting: &Vec<String>| mean_ratio(report, &names, setting);
+    settings.sort_by(|a, b| height(b).total_cmp(&height(a)));
+    let heads: Vec<Vec<String>> = [names.columns()].into_iter().chain(settings.clone()).collect();
+    let levels = report.levels.iter();
+    let levels: Vec<Vec<Vec<String>>> = levels
+        .map(|level| columns(report, &names, level, &settings))
+        .collect();
+    let mut grids: Vec<Vec<Vec<String>>> = Vec::new();
+    for level in levels {
+        let joined = grids.last_mut().filter(|rows| width(rows) + width(&level) <= WIDEST);
+        match joined {
+            Some(rows) => rows.iter_mut().zip(level).for_each(|(row, more)| row.extend(more)),
+            None => {
+                let rows = heads.iter().cloned().zip(level);
+                grids.push(rows.map(|(head, row)| [head, row].concat()).collect());
+            }
+        }
+    }
+    let grid = |mut rows: Vec<Vec<String>>| Grid {
+        header: rows.remove(0),
+        rows,
+    };
+    grids.into_iter().map(grid).collect()
+}
+
+/// How wide rows are when every column is as wide as its widest field, with two columns between them.
+fn width(rows: &[Vec<String>]) -> usize {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widest = |column: usize| {
+        let fields = rows.iter().filter_map(|row| row.get(column));
+        fields.map(|field| field.chars().count() + 2).max()
+    };
+    (0..columns).filter_map(widest).sum()
+}
+
+/// The mean logarithm of a setting's ratios to the references of the levels it was measured at.
+fn mean_ratio(report: &Report, names: &Names, setting: &[String]) -> f64 {
+    let logs = report.levels.iter().filter_map(|level| {
+        let cell = names.find(report, level, setting)?;
+        if level.reference.as_ref() == Some(&cell.id) {
+            return Some(0.0);
+        }
+        let pair = level.versus.iter().find(|pair| pair.a == cell.id)?;
+        Some(pair.ratio.value.ln())
+    });
+    let logs: Vec<f64> = logs.collect();
+    match logs.len() {
+        0 => f64::NEG_INFINITY,
+        count => logs.iter().sum::<f64>() / count as f64,
+    }
+}
+
+/// The columns of a level, header first: throughput, and the ratio where there is a cell to hold it against.
+fn columns(
+    report: &Report,
+    names: &Names,
+    level: &Level,
+    settings: &[Vec<String>],
+) -> Vec<Vec<String>> {
+    let pair = |cell: &CellReport| level.versus.iter().find(|pair| pair.a == cell.id);
+    let percents = level.versus.iter().map(|pair| Percent::of(&pair.ratio).words());
+    let percents: Vec<[String; 3]> = percents.collect();
+    let widest = |part: usize| percents.iter().map(|words| words[part].chars().count()).max();
+    let widths = [0, 1, 2].map(|part| widest(part).unwrap_or(0));
+    let ratio = |cell: &CellReport| match pair(cell) {
+        Some(pair) => padded(pair, widths),
+        None if level.reference.as_ref() == Some(&cell.id) => "reference".to_owned(),
+        None => String::new(),
+    };
+    let reference = level.reference.as_ref().and_then(|id| report.cell(id));
+    let reference = reference.filter(|_| !level.versus.is_empty());
+    let mut header = vec![format!("{} Ggas/s", level.load)];
+    header.extend(reference.map(|cell| format!("to {}", names.label(cell))));
+    let rows = settings.iter().map(|setting| {
+        let cell = names.find(report, level, setting);
+        let mut row = vec![cell.map_or(NOTHING.to_owned(), throughput)];
+        row.extend(reference.map(|_| cell.map_or(String::new(), ratio)));
+        row
+    });
+    [header].into_iter().chain(rows).collect()
+}
+
+/// A ratio whose figures stand below those of the other rows.
+fn padded(pair: &Comparison, [value, low, high]: [usize; 3]) -> String {
+    let percent = Percent::of(&pair.ratio);
+    let words = percent.words();
+    let interval = match percent.ends {
+        Some(_) => format!(" [{:>low$}, {:>high$}]", words[1], words[2]),
+        None => String::new(),
+    };
+    format!("{:>value$} %{interval} {}", words[0], mark(pair.verdict))
+}
+
+/// What was swept, part by part: the first line of every report.
+pub(super) fn swept(report: &Report) -> Vec<String> {
+    let mut parts = vec![Names::of(report).question(report)];
+    parts.extend(engines(report));
+    parts.push(workload(report));
+    parts.push(size(report));
+    parts.push(figures::duration(report.time_s.wall));
+    let machine = &report.environment.machine;
+    let checks = report.environment.preflight.iter().flat_map(|found| &found.checks);
+    let mut checks = checks.filter(|check| check.name == VIRTUAL_MACHINE);
+    let is_virtual = checks.any(|check| check.points > 0);
+    let kind = if is_virtual { ", VM" } else { "" };
+    parts.push(format!("{} × {}{kind}", machine.cpus, machine.cpu_model));
+    parts.push(date(report.begun_unix_ms));
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// `2026-02-16 08:30 UTC`; nothing when no visit was begun.
+fn date(unix_ms: u64) -> String {
+    match figures::utc(unix_ms / 1_000).split_once('T') {
+        Some((day, time)) if unix_ms > 0 => {
+            let minute: Vec<&str> = time.split('-').take(2).collect();
+            format!("{day} {} UTC", minute.join(":"))
+        }
+        _ => String::new(),
+    }
+}
+
+/// Engines as they call themselves, and the beginnings of their programs' sums.
+fn engines(report: &Report) -> Vec<String> {
+    let settings = &report.configuration;
+    let manifest = report.environment.manifest.as_ref();
+    let engine = |(index, engine): (usize, &EngineSpec)| {
+        let version = report.environment.engines.get(index);
+        let version = version.map_or(engine.name.as_str(), String::as_str);
+        let name = match settings.engines.len() {
+            1 => String::new(),
+            _ => format!("{} = ", engine.name),
+        };
+        let mut sums = manifest.iter().flat_map(|manifest| &manifest.engines);
+        let sum = sums.find(|sum| sum.name == engine.name);
+        let sum = sum.and_then(|sum| sum.sha256.get(..SUM_DIGITS));
+        let build = sum.map_or(String::new(), |sum| format!(" (build {sum})"));
+        format!("{name}{version}{build}")
+    };
+    settings.engines.iter().enumerate().map(engine).collect()
+}
+
+/// When engines cut batches, what else every cell got, and what was replayed on which state.
+fn workload(report: &Report) -> String {
+    let settings = &report.configuration;
+    let mut parts: Vec<String> = policies(report).into_iter().collect();
+    let set = settings.set.iter();
+    let set = set.filter(|set| set.flag != CHUNK_POLICY_FLAG);
+    parts.extend(set.map(|set| set.to_string()));
+    parts.push(match (&settings.payloads, settings.mixes().as_slice()) {
+        (PayloadSource::Folder { path }, _) => format!("payloads of {}", path.display()),
+        (_, [mix]) => format!("mix {mix}"),
+        _ => String::new(),
+    });
+    parts.push(match &settings.base {
+        BaseSource::Generated { profile } => format!("{profile} state"),
+        BaseSource::Datadir { path, .. } => format!("state of {}", path.display()),
+    });
+    parts.retain(|part| !part.is_empty());
+    parts.join(", ")
+}
+
+/// The chunk policy of the engines that have one, where it is no axis: as set, or the default that they name.
+fn policies(report: &Report) -> Option<String> {
+    let settings = &report.configuration;
+    if settings.axes.iter().any(|axis| axis.flag == CHUNK_POLICY_FLAG) {
+        return None;
+    }
+    let set = settings.set.iter().find(|set| set.flag == CHUNK_POLICY_FLAG);
+    let of = settings.engines.iter().filter_map(|engine| {
+        let set = set.filter(|set| !engine.lacks.contains(&set.flag));
+        let value = set.map(|set| set.value.clone());
+        let value = value.or_else(|| report.default_of(&engine.name, CHUNK_POLICY_FLAG))?;
+        Some((engine.name.as_str(), value))
+    });
+    let of: Vec<(&str, String)> = of.collect();
+    let (_, first) = of.first()?;
+    if of.iter().all(|(_, value)| value == first) {
+        return Some(format!("policy {first}"));
+    }
+    let each = of.iter().map(|(name, value)| format!("{value} ({name})"));
+    Some(format!("policy {}", each.collect::<Vec<_>>().join(", ")))
+}
+
+/// `8 cells × 3 rounds of 20 payloads + 2 A/A`.
+fn size(report: &Report) -> String {
+    let cells = &report.cells;
+    let visits = cells.iter().map(|cell| cell.visits).max().unwrap_or(0);
+    let count = |count: u64, what: &str| match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    };
+    let counts: BTreeSet<u64> = cells.iter().map(|cell| cell.payloads).collect();
+    let counts: Vec<String> = counts.iter().filter(|count| **count > 0).map(u64::to_string).collect();
+    let payloads = match counts.as_slice() {
+        [] => String::new(),
+        counts => format!(" of {} payloads", counts.join(" or ")),
+    };
+    let controls = match report.noise_floor.controls.len() {
+        0 => String::new(),
+        controls => format!(" + {controls} A/A"),
+    };
+    format!(
+        "{} × {}{}{}{payloads}{controls}",
+        count(cells.len() as u64, "cell"),
+        if report.adaptive.is_some() { "up to " } else { "" },
+        if report.configuration.interleave { "interleaved " } else { "" },
+        count(visits, "round"),
+    )
+}
