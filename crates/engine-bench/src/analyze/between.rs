@@ -7,8 +7,7 @@
 use super::{compare, outcome::Outcome, summarize, summary::rounds_of};
 use alloy_primitives::B256;
 use bench_stats::{
-    Estimate, Layout, Rules, Throughput, Verdict, compare_all,
-    separate::{compare_separate, holm},
+    Estimate, Layout, Rules, Throughput, Verdict, compare_all, separate::compare_separate,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -87,7 +86,8 @@ impl CellDifference {
 /// Compares two sides; `same` says that they are of the same sweep.
 pub fn between(a: &Side<'_>, b: &Side<'_>, same: bool) -> Between {
     let pairs = pairs(a, b);
-    let noise = noise(a).max(noise(b));
+    // Where one side knows no floor, there is none.
+    let noise = noise(a).zip(noise(b)).map(|(of_a, of_b)| of_a.max(of_b));
     let mut cells = if same {
         paired(a.outcome, &pairs, noise)
     } else {
@@ -143,22 +143,27 @@ fn ids(side: &Side<'_>) -> Vec<String> {
     }
 }
 
-fn noise(side: &Side<'_>) -> f64 {
+fn noise(side: &Side<'_>) -> Option<f64> {
     let summaries = summarize(side.outcome);
-    let floor = compare::compare(side.outcome, &summaries).noise_floor;
-    floor.relative.unwrap_or(0.0)
+    compare::compare(side.outcome, &summaries)
+        .noise_floor
+        .relative
 }
 
-fn paired(outcome: &Outcome, pairs: &[(String, String)], noise: f64) -> Vec<CellDifference> {
+fn paired(
+    outcome: &Outcome,
+    pairs: &[(String, String)],
+    noise: Option<f64>,
+) -> Vec<CellDifference> {
     let rules = Rules {
         error: ERROR / pairs.len().max(1) as f64,
-        noise: Some(noise),
+        noise,
         relevant: outcome.plan.settings.min_effect,
     };
     let one = |(a, b): &(String, String)| {
         let layout = Layout::new([rounds_of(outcome, b), rounds_of(outcome, a)]);
         let pair = *compare_all(&layout, 2, &rules).pairs.first()?;
-        Some(difference(a, b, pair.ratio, pair.verdict, true))
+        Some(difference(a, b, pair.ratio, pair.verdict(), true))
     };
     pairs.iter().filter_map(one).collect()
 }
@@ -167,38 +172,26 @@ fn separate(
     a: &Side<'_>,
     b: &Side<'_>,
     pairs: &[(String, String)],
-    noise: f64,
+    noise: Option<f64>,
 ) -> Vec<CellDifference> {
     let rounds = |side: &Side<'_>, id: &str| -> Vec<Throughput> {
         let rounds = rounds_of(side.outcome, id).into_iter();
         rounds.map(|(_, throughput)| throughput).collect()
     };
-    let found: Vec<_> = pairs
-        .iter()
-        .filter_map(|(id_a, id_b)| {
-            let found = compare_separate(&rounds(b, id_b), &rounds(a, id_a), ERROR)?;
-            Some((id_a, id_b, found))
-        })
+    let cells = pairs.iter();
+    let cells: Vec<_> = cells
+        .map(|(id_a, id_b)| (rounds(b, id_b), rounds(a, id_a)))
         .collect();
-    let known: Vec<f64> = found
-        .iter()
-        .filter_map(|(_, _, found)| found.p_value)
-        .collect();
-    let mut adjusted = holm(&known).into_iter();
-    let cells = found.into_iter().map(|(a, b, found)| {
-        let adjusted = found.p_value.and_then(|_| adjusted.next());
-        let ratio = found.ratio;
-        let margin = 1.0 + noise;
-        let verdict = adjusted.map(|chance| {
-            if chance > ERROR || (ratio.value <= margin && ratio.value >= 1.0 / margin) {
-                Verdict::NoDifference
-            } else if ratio.value > 1.0 {
-                Verdict::Faster
-            } else {
-                Verdict::Slower
-            }
-        });
-        difference(a, b, ratio, verdict, false)
+    let rules = Rules {
+        error: ERROR,
+        noise,
+        relevant: a.outcome.plan.settings.min_effect,
+    };
+    let found = pairs.iter().zip(compare_separate(&cells, &rules));
+    let cells = found.filter_map(|((a, b), found)| {
+        let found = found?;
+        let verdict = found.judgement.ok().map(|judgement| judgement.verdict);
+        Some(difference(a, b, found.ratio, verdict, false))
     });
     cells.collect()
 }
@@ -213,7 +206,7 @@ fn difference(
     let verdict = verdict.map(|verdict| match verdict {
         Verdict::Faster => "faster",
         Verdict::Slower => "slower",
-        Verdict::NoDifference => "no difference",
+        Verdict::NotSeparable => "no difference",
     });
     CellDifference {
         a: a.to_owned(),
@@ -293,8 +286,8 @@ fn warnings(
     without_numbers: &[String],
 ) -> Vec<String> {
     let differ = cells.iter().filter(|cell| !cell.same_payloads);
-    let interleaved = |side: &Side<'_>| side.outcome.plan.settings.interleave;
-    let otherwise_made = (interleaved(a) != interleaved(b)).then(|| {
+    let alternates = |side: &Side<'_>| side.outcome.plan.settings.interleave;
+    let otherwise_made = (alternates(a) != alternates(b)).then(|| {
         "the cells of one sweep took turns (--interleave), those of the other were alone: part of the \
          difference is that"
             .to_owned()

@@ -9,11 +9,11 @@ use super::{
     sample::Sample,
     summary::{Summary, at_edge, rounds_of},
 };
-use crate::plan::{Load, Plan};
+use crate::plan::{Cell, Load, Plan};
 use bench_stats::{
     Estimate, Layout, Pair, Relevance, Rules, Spread, Verdict,
     bootstrap::{self, Resampling},
-    compare_all, noise_expected, noise_of_controls, rounds,
+    compare_all, rounds,
 };
 
 /// Accepted chance that any comparison of a level misleads, when the rounds were fixed beforehand.
@@ -58,16 +58,16 @@ impl Comparison {
     }
 }
 
-/// An A/A control beside its original.
+/// A control beside its original.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Control {
-    /// Id of the A/A control.
+    /// Id of the control.
     pub id: String,
     /// Id of the cell it repeats.
     pub of: String,
     /// Rounds that have both.
     pub rounds: u64,
-    /// Throughput of the A/A control over that of its original, with its own interval.
+    /// Throughput of the control over that of its original, with its own interval.
     pub ratio: Estimate,
 }
 
@@ -78,7 +78,7 @@ pub struct NoiseFloor {
     pub relative: Option<f64>,
     /// Where the figure comes from.
     pub source: String,
-    /// The A/A controls it comes from.
+    /// The controls it comes from.
     pub controls: Vec<Control>,
 }
 
@@ -116,7 +116,7 @@ pub struct Comparisons {
 struct Group<'a> {
     load: Load,
     cells: Vec<&'a Summary>,
-    /// Cells first, then A/A controls.
+    /// Cells first, then controls.
     layout: Layout,
 }
 
@@ -169,7 +169,7 @@ fn groups<'a>(outcome: &Outcome, summaries: &'a [Summary]) -> Vec<Group<'a>> {
     outcome.plan.loads().into_iter().map(group).collect()
 }
 
-/// Throughputs of the visits of a level: its cells in the order of the plan, then its A/A controls.
+/// Throughputs of the visits of a level: its cells in the order of the plan, then its controls.
 pub(super) fn layout_of(outcome: &Outcome, load: &Load) -> Layout {
     let cells = outcome.plan.cells.iter().chain(&outcome.plan.controls);
     Layout::new(
@@ -182,18 +182,18 @@ pub(super) fn layout_of(outcome: &Outcome, load: &Load) -> Layout {
 fn comparison(group: &Group<'_>, pair: &Pair, resampled: &Resampled, seed: u64) -> Comparison {
     let (a, b) = (group.cells[pair.a], group.cells[pair.b]);
     let inert = a.knob.acted == Some(false) && b.knob.acted == Some(false);
-    let verdict = pair.verdict.map(|verdict| match verdict {
+    let verdict = pair.verdict().map(|verdict| match verdict {
         Verdict::Faster => "faster",
         Verdict::Slower => "slower",
-        Verdict::NoDifference => "no difference",
+        Verdict::NotSeparable => "no difference",
     });
     Comparison {
         a: a.cell.id.clone(),
         b: b.cell.id.clone(),
         ratio: pair.ratio,
         verdict: if inert { Some("inert") } else { verdict },
-        relevance: pair.relevance.map(|relevance| match relevance {
-            Relevance::Relevant => "min-effect",
+        relevance: pair.relevance().map(|relevance| match relevance {
+            Relevance::Relevant => "relevant",
             Relevance::Irrelevant => "irrelevant",
             Relevance::Open => "open",
         }),
@@ -208,7 +208,7 @@ fn level(group: &Group<'_>, compared: &bench_stats::Comparisons) -> Level {
             .cells
             .iter()
             .all(|cell| cell.knob.acted == Some(false));
-    let mut best: Vec<usize> = compared.best(group.cells.len());
+    let mut best: Vec<usize> = compared.best();
     if inert {
         best = (0..group.cells.len()).collect();
     }
@@ -250,80 +250,66 @@ fn versus(
     top: usize,
     id: impl Fn(usize) -> String,
 ) -> Vec<(String, Estimate)> {
-    let of_top = compared.pairs.iter().filter_map(|pair| match pair {
-        Pair { a, b, ratio, .. } if *b == top => Some((id(*a), *ratio)),
-        Pair { a, b, ratio, .. } if *a == top => Some((id(*b), inverse(*ratio))),
-        _ => None,
-    });
-    of_top.collect()
-}
-
-fn inverse(ratio: Estimate) -> Estimate {
-    Estimate {
-        value: 1.0 / ratio.value,
-        interval: ratio.interval.map(|(low, high)| (1.0 / high, 1.0 / low)),
-    }
+    let of_top = compared.versus(top).into_iter();
+    of_top.map(|pair| (id(pair.a), pair.ratio)).collect()
 }
 
 fn noise(plan: &Plan, groups: &[Group<'_>], outcome: &Outcome) -> NoiseFloor {
-    let controls: Vec<(Control, Vec<f64>)> = plan
-        .controls
-        .iter()
-        .filter_map(|control| {
-            let of = control.control_of.clone()?;
-            let rounds = |id: &str| rounds_of(outcome, id);
-            let layout = Layout::new([rounds(&control.id), rounds(&of)]);
-            let differences = layout.differences(0, 1);
-            let rules = Rules {
-                error: ERROR,
-                noise: None,
-                relevant: plan.settings.min_effect,
-            };
-            let pair = *compare_all(&layout, 2, &rules).pairs.first()?;
-            let found = Control {
-                id: control.id.clone(),
-                of,
-                rounds: differences.len() as u64,
-                ratio: pair.ratio,
-            };
-            Some((found, differences))
+    let control = |control: &Cell| {
+        let of = control.control_of.clone()?;
+        let rounds = |id: &str| rounds_of(outcome, id);
+        let layout = Layout::new([rounds(&control.id), rounds(&of)]);
+        let rules = Rules {
+            error: ERROR,
+            noise: None,
+            relevant: plan.settings.min_effect,
+        };
+        let pair = *compare_all(&layout, 2, &rules).pairs.first()?;
+        Some(Control {
+            id: control.id.clone(),
+            of,
+            rounds: pair.rounds as u64,
+            ratio: pair.ratio,
         })
-        .collect();
-    let differences: Vec<Vec<f64>> = controls.iter().map(|(_, d)| d.clone()).collect();
-    let controls: Vec<Control> = controls.into_iter().map(|(found, _)| found).collect();
-    let (relative, source) = if let Some(noise) = noise_of_controls(&differences) {
-        let cells = controls.iter().filter(|found| found.rounds > 1).count();
-        (
-            Some(noise),
-            format!("difference between A/A controls of {cells} cells"),
-        )
-    } else if let Some(noise) = expected_noise(groups) {
-        let source = "no cell has an A/A control; what the spread between rounds lets identical cells \
-                      differ by";
-        (Some(noise), source.to_owned())
-    } else {
-        let source = "unknown: no cell was measured twice; repeat with --rounds 3 or more";
-        (None, source.to_owned())
+    };
+    let controls: Vec<Control> = plan.controls.iter().filter_map(control).collect();
+    let pairs: Vec<Vec<(usize, usize)>> =
+        groups.iter().map(|group| pairs_of(plan, group)).collect();
+    let levels = groups.iter().zip(&pairs);
+    let floor =
+        bench_stats::NoiseFloor::of(levels.map(|(group, of)| (&group.layout, of.as_slice())));
+    let source = match (floor.observed, floor.expected) {
+        (Some(observed), Some(expected)) if observed < expected => {
+            "what the spread of visits lets identical cells differ by; the A/A controls differed by less"
+                .to_owned()
+        }
+        (Some(_), _) => {
+            let cells = controls.iter().filter(|found| found.rounds > 1).count();
+            format!("difference between identical cells, {cells} measured twice under two names")
+        }
+        (None, Some(_)) => {
+            "no A/A control; what the spread of visits lets identical cells differ by".to_owned()
+        }
+        (None, None) => {
+            "unknown: no cell was measured twice; repeat with --rounds 3 or more".to_owned()
+        }
     };
     NoiseFloor {
-        relative,
+        relative: floor.relative(),
         source,
         controls,
     }
 }
 
-/// What A/A controls would have shown, from the spread of visits.
-fn expected_noise(groups: &[Group<'_>]) -> Option<f64> {
-    let spreads = groups.iter().filter_map(|group| {
-        let all: Vec<usize> = (0..group.layout.cells()).collect();
-        let spread = group.layout.spread(&all)?;
-        let most = all
-            .iter()
-            .map(|cell| group.layout.rounds(*cell).len())
-            .max()?;
-        Some((spread, most as u64))
-    });
-    noise_expected(&spreads.collect::<Vec<_>>())
+/// The A/A controls of a level in its layout, each with its original.
+fn pairs_of(plan: &Plan, group: &Group<'_>) -> Vec<(usize, usize)> {
+    let of_level = plan.controls.iter().filter(|cell| group.load.is_of(cell));
+    let placed = |(place, control): (usize, &Cell)| {
+        let mut cells = group.cells.iter();
+        let original = cells.position(|cell| control.control_of.as_ref() == Some(&cell.cell.id));
+        Some((group.cells.len() + place, original?))
+    };
+    of_level.enumerate().filter_map(placed).collect()
 }
 
 /// Passes of a level, ready to be resampled.
