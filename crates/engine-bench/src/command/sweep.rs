@@ -246,7 +246,7 @@ async fn measure(
 }
 
 fn finish(out: &Path, ending: Ending, args: &SweepArgs) -> Result<ExitCode> {
-    let report = report::remake(out)?;
+    let report = report::remake(out, None)?;
     let measured = report.measured_anything();
     // A table without a number says less than the causes below.
     if args.json && !args.quiet {
