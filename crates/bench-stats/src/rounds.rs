@@ -18,9 +18,10 @@
 //! number of rounds.
 
 use crate::{
-    interval::mean,
+    fit::Fit,
     layout::{Layout, Spread},
-    pairs::{FEWEST_ROUNDS, Reach, Rules, compare_all},
+    pairs::{Reach, compare_all},
+    verdict::{FEWEST_ROUNDS, Rules},
 };
 use statrs::distribution::{ContinuousCDF as _, Normal};
 
@@ -77,8 +78,8 @@ impl Level {
     pub fn outlook(&self, round: u64, resolve: f64, rules: &Rules) -> Outlook {
         let contenders = self.contenders(round, rules);
         let beaten = without(&self.active, &contenders);
-        let all: Vec<usize> = (0..self.layout.cells()).collect();
-        let Some(spread) = self.layout.spread(&all) else {
+        let fit = Fit::of(&self.layout, &(0..self.layout.cells()).collect::<Vec<_>>());
+        let Some(spread) = fit.spread() else {
             return Outlook {
                 active: contenders,
                 beaten,
@@ -107,7 +108,7 @@ impl Level {
         } else if wanted <= self.most {
             contenders.clone()
         } else {
-            self.worthwhile(&contenders, &prospect)
+            self.worthwhile(&contenders, &fit, &prospect)
         };
         let futile = match wanted <= round {
             true => Vec::new(),
@@ -138,23 +139,14 @@ impl Level {
 
     /// Cells whose place is open and may be decided, the highest, which they are held against, and
     /// those that have an A/A control: identical cells have to be seen as often as others are.
-    fn worthwhile(&self, contenders: &[usize], prospect: &Prospect) -> Vec<usize> {
-        let behind = |top: usize, cell: usize| {
-            let differences = self.layout.differences(top, cell);
-            (!differences.is_empty()).then(|| mean(&differences))
-        };
-        let lead = |top: usize| {
-            let behind = contenders.iter().filter_map(|cell| behind(top, *cell));
-            behind.sum::<f64>()
-        };
-        let by_lead = |a: &&usize, b: &&usize| lead(**a).total_cmp(&lead(**b));
-        let Some(top) = contenders.iter().max_by(by_lead).copied() else {
+    fn worthwhile(&self, contenders: &[usize], fit: &Fit, prospect: &Prospect) -> Vec<usize> {
+        let effect = |cell: usize| fit.effect(cell).unwrap_or(f64::NEG_INFINITY);
+        let by_effect = |a: &&usize, b: &&usize| effect(**a).total_cmp(&effect(**b));
+        let Some(top) = contenders.iter().max_by(by_effect).copied() else {
             return Vec::new();
         };
-        let may_decide = |cell: usize| {
-            let behind = behind(top, cell);
-            cell != top && behind.is_some_and(|behind| prospect.is_worthwhile(behind))
-        };
+        let may_decide =
+            |cell: usize| cell != top && prospect.is_worthwhile(effect(top) - effect(cell));
         if !contenders.iter().any(|cell| may_decide(*cell)) {
             return Vec::new();
         }

@@ -16,7 +16,7 @@ impl Ended {
     fn best(&self) -> Vec<usize> {
         let compared = self.layout.cells() - 1;
         let noise = noise(std::slice::from_ref(&self.layout));
-        compare_all(&self.layout, compared, &rules(noise, rounds::FINAL_ERROR)).best(compared)
+        compare_all(&self.layout, compared, &rules(noise, rounds::FINAL_ERROR)).best()
     }
 }
 

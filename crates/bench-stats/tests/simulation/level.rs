@@ -8,7 +8,7 @@
 //!
 //! Invariant: a seed determines every visit.
 
-use bench_stats::{Layout, Rules, SplitMix, Throughput, Verdict, compare_all, noise_of_controls};
+use bench_stats::{Layout, NoiseFloor, Rules, SplitMix, Throughput, Verdict, compare_all};
 
 pub(crate) const SWEEPS: u64 = 200;
 const BLOCKS: usize = 50;
@@ -144,11 +144,12 @@ pub(crate) fn visit(level: &mut Level, rounds: u64) -> Visits {
 }
 
 pub(crate) fn noise(levels: &[Layout]) -> Option<f64> {
-    let pairs: Vec<Vec<f64>> = levels
+    let controls: Vec<_> = levels
         .iter()
-        .map(|level| level.differences(0, level.cells() - 1))
+        .map(|level| [(level.cells() - 1, 0)])
         .collect();
-    noise_of_controls(&pairs)
+    let levels = levels.iter().zip(&controls);
+    NoiseFloor::of(levels.map(|(level, controls)| (level, &controls[..]))).relative()
 }
 
 pub(crate) fn rules(noise: Option<f64>, error: f64) -> Rules {
@@ -164,9 +165,9 @@ pub(crate) fn names_a_difference(levels: &[Layout], error: f64) -> bool {
     let noise = noise(levels);
     levels.iter().any(|level| {
         let compared = compare_all(level, level.cells() - 1, &rules(noise, error));
-        let verdicts = compared.pairs.iter().map(|pair| pair.verdict);
+        let verdicts = compared.pairs.iter().map(|pair| pair.verdict());
         verdicts
             .flatten()
-            .any(|verdict| verdict != Verdict::NoDifference)
+            .any(|verdict| verdict != Verdict::NotSeparable)
     })
 }

@@ -89,7 +89,7 @@ fn a_slowdown_of_3_percent_is_found_in_six_rounds() {
                 .iter()
                 .find(|pair| (pair.a, pair.b) == (0, slow))
                 .unwrap();
-            found += u32::from(pair.verdict == Some(Verdict::Faster));
+            found += u32::from(pair.verdict() == Some(Verdict::Faster));
             let (low, high) = pair.ratio.interval.unwrap();
             covered += u32::from(low <= 1.03 && 1.03 <= high);
             let all = compared.pairs.iter().all(|pair| {
@@ -121,7 +121,7 @@ fn power(noise_scale: f64, rounds: u64) -> (usize, usize) {
         let layout = Layout::new(visit(&mut level, rounds));
         let noise = noise(std::slice::from_ref(&layout));
         let compared = compare_all(&layout, level.compared(), &rules(noise, 0.05));
-        found += usize::from(compared.pairs[0].verdict == Some(Verdict::Faster));
+        found += usize::from(compared.pairs[0].verdict() == Some(Verdict::Faster));
         let interval = compared.pairs[0].ratio.interval;
         covered += usize::from(interval.is_some_and(|(low, high)| low <= 1.03 && 1.03 <= high));
     }

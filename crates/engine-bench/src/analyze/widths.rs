@@ -34,20 +34,29 @@ pub fn widths(outcome: &Outcome) -> Vec<Widths> {
         let controls = outcome.plan.controls.iter().filter(of_load);
         let compared = cells.clone().count();
         let cells: Vec<&Cell> = cells.chain(controls).collect();
-        let rounds = cells.iter().filter_map(|cell| outcome.passes.get(&cell.id)?.keys().max());
+        let rounds = cells
+            .iter()
+            .filter_map(|cell| outcome.passes.get(&cell.id)?.keys().max());
         let last = rounds.max().copied().unwrap_or(0);
         let rounds = (2..=last).filter_map(|round| after(outcome, &cells, compared, round));
         let rounds: Vec<Width> = rounds.collect();
         (!rounds.is_empty()).then_some(Widths { load, rounds })
     };
-    outcome.plan.loads().into_iter().filter_map(of_level).collect()
+    outcome
+        .plan
+        .loads()
+        .into_iter()
+        .filter_map(of_level)
+        .collect()
 }
 
 /// The widest interval between the first `compared` cells after a round, as far as they were visited in it.
 fn after(outcome: &Outcome, cells: &[&Cell], compared: usize, round: u64) -> Option<Width> {
     let until = |cell: &&Cell| {
         let rounds = rounds_of(outcome, &cell.id).into_iter();
-        rounds.filter(move |(made, _)| *made <= round).collect::<Vec<_>>()
+        rounds
+            .filter(move |(made, _)| *made <= round)
+            .collect::<Vec<_>>()
     };
     let layout = Layout::new(cells.iter().map(until));
     let rules = Rules {
@@ -57,7 +66,10 @@ fn after(outcome: &Outcome, cells: &[&Cell], compared: usize, round: u64) -> Opt
     };
     let found = compare_all(&layout, compared, &rules);
     let visited = |cell: usize| layout.rounds(cell).contains_key(&round);
-    let pairs = found.pairs.iter().filter(|pair| visited(pair.a) && visited(pair.b));
+    let pairs = found
+        .pairs
+        .iter()
+        .filter(|pair| visited(pair.a) && visited(pair.b));
     let halves = pairs.filter_map(|pair| {
         let (low, high) = pair.ratio.interval?;
         Some((high / low).sqrt() - 1.0)

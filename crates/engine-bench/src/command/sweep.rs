@@ -247,16 +247,16 @@ async fn measure(
 }
 
 fn finish(out: &Path, ending: Ending, args: &SweepArgs) -> Result<ExitCode> {
-    let report = report::remake(out)?;
+    let report = report::remake(out, None)?;
     let measured = report.measured_anything();
     // A table without a number says less than the causes below.
     if args.json && !args.quiet {
         // The last of the events, each a line.
         super::print(&report.to_line()?)?;
     } else if !args.quiet && measured {
-        report::show(&report, false)?;
+        report::show(&report, out, false)?;
     }
-    if !args.quiet {
+    if !args.quiet && (args.json || !measured) {
         eprintln!("results: {}", out.display());
     }
     if ending == Ending::Interrupted {

@@ -13,6 +13,7 @@ mod sampler;
 
 pub use calibrate::{Calibration, Calibrator};
 pub(crate) use counters::{Counters, memory_available_bytes, own_memory_bytes};
+pub(crate) use preflight::VIRTUAL_MACHINE;
 pub use preflight::{Check, Preflight};
 pub use reading::{Culprit, DiskTraffic, Pressure, Readings, Watch};
 pub use rule::{Contamination, contaminations};

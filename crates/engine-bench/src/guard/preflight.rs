@@ -35,6 +35,9 @@ const FAST_CLOCKS: [&str; 4] = [
     "hyperv_clocksource_tsc_page",
 ];
 
+/// The check that tells whether the machine has a host.
+pub(crate) const VIRTUAL_MACHINE: &str = "virtual machine";
+
 /// The machine before a sweep.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preflight {
@@ -297,10 +300,10 @@ impl Machine {
 
     fn virtual_machine(&self) -> Check {
         if !self.hypervisor {
-            return fine("virtual machine", "no");
+            return fine(VIRTUAL_MACHINE, "no");
         }
         costs(
-            ("virtual machine", "yes", 5),
+            (VIRTUAL_MACHINE, "yes", 5),
             "its host may take CPUs away (the guard watches steal); use a machine of your own for \
              fine differences",
         )

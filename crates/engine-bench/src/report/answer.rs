@@ -4,7 +4,7 @@
 //! says why it has none.
 
 use super::{
-    grid::{Grid, NOTHING, UNCHECKED_MARK, says_something},
+    grid::{Grid, NOTHING, UNCHECKED_MARK},
     model::{CellReport, Report},
     names::Names,
 };
@@ -66,7 +66,11 @@ fn undecided(report: &Report, names: &Names, level: &Level, measured: &[&CellRep
     };
     let highest = level.best.first().and_then(|id| report.cell(id));
     let highest = highest.map_or(String::new(), |cell| {
-        format!("; {} highest, {} Ggas/s", names.label(cell), throughput(cell))
+        format!(
+            "; {} highest, {} Ggas/s",
+            names.label(cell),
+            throughput(cell)
+        )
     });
     why + &highest
 }
@@ -97,7 +101,10 @@ fn verdicts(report: &Report, names: &Names, level: &Level) -> Vec<String> {
         _ => format!("{named} not separable"),
     }];
     if !open.is_empty() {
-        parts.push(format!("{} in too few rounds to tell", listed(&labels(&open))));
+        parts.push(format!(
+            "{} in too few rounds to tell",
+            listed(&labels(&open))
+        ));
     }
     parts.extend(beaten(report, names, level));
     parts
@@ -120,17 +127,26 @@ fn beaten(report: &Report, names: &Names, level: &Level) -> Vec<String> {
     let mut amounts: Vec<String> = amounts.collect();
     if amounts.len() > MOST_NAMED {
         let more = amounts.len() - MOST_NAMED;
-        let most = known.last().map(|pair| behind(&pair.ratio)).unwrap_or_default();
+        let most = known
+            .last()
+            .map(|pair| behind(&pair.ratio))
+            .unwrap_or_default();
         amounts.truncate(MOST_NAMED);
         amounts.push(format!("{more} more by up to {most}"));
     }
     if !amounts.is_empty() {
         parts.push(amounts.join(", "));
     }
-    let others = level.beaten.iter().filter(|id| known.iter().all(|pair| pair.a != **id));
+    let others = level
+        .beaten
+        .iter()
+        .filter(|id| known.iter().all(|pair| pair.a != **id));
     let others: Vec<String> = others.map(label).collect();
     if !others.is_empty() {
-        parts.push(format!("{} slower than another of the best", listed(&others)));
+        parts.push(format!(
+            "{} slower than another of the best",
+            listed(&others)
+        ));
     }
     parts
 }
@@ -141,7 +157,8 @@ fn behind(ratio: &Ratio) -> String {
     format!("{} %", place.text(-value))
 }
 
-fn listed(labels: &[String]) -> String {
+/// Names, as many as a line holds.
+pub(super) fn listed(labels: &[String]) -> String {
     match labels.len().checked_sub(MOST_NAMED) {
         None | Some(0) => labels.join(", "),
         Some(more) => format!("{} and {more} more", labels[..MOST_NAMED].join(", ")),
@@ -154,7 +171,12 @@ pub(super) fn throughput(cell: &CellReport) -> String {
         let failed = cell.failed_visits > 0;
         return if failed { "failed" } else { NOTHING }.to_owned();
     };
-    estimate.text() + if cell.root_checked { "" } else { UNCHECKED_MARK }
+    estimate.text()
+        + if cell.root_checked {
+            ""
+        } else {
+            UNCHECKED_MARK
+        }
 }
 
 /// A ratio as a difference in percent.
@@ -167,7 +189,7 @@ pub(super) struct Percent {
 impl Percent {
     pub(super) fn of(ratio: &Ratio) -> Self {
         let percent = |ratio: f64| 100.0 * (ratio - 1.0);
-        let ends = ratio.ends().filter(|ends| says_something(*ends));
+        let ends = ratio.ends().filter(|ends| figures::is_telling(*ends));
         let ends = ends.map(|(low, high)| (percent(low), percent(high)));
         // Without an interval whole percents are as fine as two digits of a throughput.
         let place = match ends {
@@ -221,16 +243,24 @@ pub(super) fn grids(report: &Report) -> Vec<Grid> {
     }
     let height = |setting: &Vec<String>| mean_ratio(report, &names, setting);
     settings.sort_by(|a, b| height(b).total_cmp(&height(a)));
-    let heads: Vec<Vec<String>> = [names.columns()].into_iter().chain(settings.clone()).collect();
+    let heads: Vec<Vec<String>> = [names.columns()]
+        .into_iter()
+        .chain(settings.clone())
+        .collect();
     let levels = report.levels.iter();
     let levels: Vec<Vec<Vec<String>>> = levels
         .map(|level| columns(report, &names, level, &settings))
         .collect();
     let mut grids: Vec<Vec<Vec<String>>> = Vec::new();
     for level in levels {
-        let joined = grids.last_mut().filter(|rows| width(rows) + width(&level) <= WIDEST);
+        let joined = grids
+            .last_mut()
+            .filter(|rows| width(rows) + width(&level) <= WIDEST);
         match joined {
-            Some(rows) => rows.iter_mut().zip(level).for_each(|(row, more)| row.extend(more)),
+            Some(rows) => rows
+                .iter_mut()
+                .zip(level)
+                .for_each(|(row, more)| row.extend(more)),
             None => {
                 let rows = heads.iter().cloned().zip(level);
                 grids.push(rows.map(|(head, row)| [head, row].concat()).collect());
@@ -279,9 +309,17 @@ fn columns(
     settings: &[Vec<String>],
 ) -> Vec<Vec<String>> {
     let pair = |cell: &CellReport| level.versus.iter().find(|pair| pair.a == cell.id);
-    let percents = level.versus.iter().map(|pair| Percent::of(&pair.ratio).words());
+    let percents = level
+        .versus
+        .iter()
+        .map(|pair| Percent::of(&pair.ratio).words());
     let percents: Vec<[String; 3]> = percents.collect();
-    let widest = |part: usize| percents.iter().map(|words| words[part].chars().count()).max();
+    let widest = |part: usize| {
+        percents
+            .iter()
+            .map(|words| words[part].chars().count())
+            .max()
+    };
     let widths = [0, 1, 2].map(|part| widest(part).unwrap_or(0));
     let ratio = |cell: &CellReport| match pair(cell) {
         Some(pair) => padded(pair, widths),
@@ -320,7 +358,11 @@ pub(super) fn swept(report: &Report) -> Vec<String> {
     parts.push(size(report));
     parts.push(figures::duration(report.time_s.wall));
     let machine = &report.environment.machine;
-    let checks = report.environment.preflight.iter().flat_map(|found| &found.checks);
+    let checks = report
+        .environment
+        .preflight
+        .iter()
+        .flat_map(|found| &found.checks);
     let mut checks = checks.filter(|check| check.name == VIRTUAL_MACHINE);
     let is_virtual = checks.any(|check| check.points > 0);
     let kind = if is_virtual { ", VM" } else { "" };
@@ -384,10 +426,17 @@ fn workload(report: &Report) -> String {
 /// The chunk policy of the engines that have one, where it is no axis: as set, or the default that they name.
 fn policies(report: &Report) -> Option<String> {
     let settings = &report.configuration;
-    if settings.axes.iter().any(|axis| axis.flag == CHUNK_POLICY_FLAG) {
+    if settings
+        .axes
+        .iter()
+        .any(|axis| axis.flag == CHUNK_POLICY_FLAG)
+    {
         return None;
     }
-    let set = settings.set.iter().find(|set| set.flag == CHUNK_POLICY_FLAG);
+    let set = settings
+        .set
+        .iter()
+        .find(|set| set.flag == CHUNK_POLICY_FLAG);
     let of = settings.engines.iter().filter_map(|engine| {
         let set = set.filter(|set| !engine.lacks.contains(&set.flag));
         let value = set.map(|set| set.value.clone());
@@ -412,7 +461,11 @@ fn size(report: &Report) -> String {
         _ => format!("{count} {what}s"),
     };
     let counts: BTreeSet<u64> = cells.iter().map(|cell| cell.payloads).collect();
-    let counts: Vec<String> = counts.iter().filter(|count| **count > 0).map(u64::to_string).collect();
+    let counts: Vec<String> = counts
+        .iter()
+        .filter(|count| **count > 0)
+        .map(u64::to_string)
+        .collect();
     let payloads = match counts.as_slice() {
         [] => String::new(),
         counts => format!(" of {} payloads", counts.join(" or ")),
@@ -424,8 +477,16 @@ fn size(report: &Report) -> String {
     format!(
         "{} × {}{}{}{payloads}{controls}",
         count(cells.len() as u64, "cell"),
-        if report.adaptive.is_some() { "up to " } else { "" },
-        if report.configuration.interleave { "interleaved " } else { "" },
+        if report.adaptive.is_some() {
+            "up to "
+        } else {
+            ""
+        },
+        if report.configuration.interleave {
+            "interleaved "
+        } else {
+            ""
+        },
         count(visits, "round"),
     )
 }

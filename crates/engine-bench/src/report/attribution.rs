@@ -56,7 +56,12 @@ pub(super) fn changes(outcome: &Outcome, report: &Report) -> Vec<ChangeReport> {
     let pairs = report.levels.iter().flat_map(|level| &level.versus);
     let change = |pair: &Comparison| {
         let both = |round: u64| {
-            let has = |id| outcome.passes.get(id).is_some_and(|rounds| rounds.contains_key(&round));
+            let has = |id| {
+                outcome
+                    .passes
+                    .get(id)
+                    .is_some_and(|rounds| rounds.contains_key(&round))
+            };
             has(&pair.a) && has(&pair.b)
         };
         let of = |id| analyze::attribute(outcome, id, both);
@@ -100,23 +105,20 @@ fn change(pair: &Comparison, of_a: &Attribution, of_b: &Attribution) -> ChangeRe
 }
 
 /// How much longer a block takes, and in which phases.
-fn moved_text(
-    moved: &[(&str, MovedReport)],
-    total_ms: f64,
-    whole_ms: f64,
-    place: Place,
-) -> String {
+fn moved_text(moved: &[(&str, MovedReport)], total_ms: f64, whole_ms: f64, place: Place) -> String {
     let named = moved
         .iter()
         .filter(|(_, moved)| moved.ms.abs() >= WORTH_A_WORD * whole_ms)
         .take(NAMED_PHASES);
     let is_part = |ms: f64| ms * total_ms > 0.0 && ms.abs() <= total_ms.abs();
     let are_parts = named.clone().all(|(_, moved)| is_part(moved.ms));
-    let parts = named.enumerate().map(|(index, (label, moved))| match (are_parts, index) {
-        (true, 0) => format!("{} of it {label}", place.text(moved.ms)),
-        (true, _) => format!("{} {label}", place.text(moved.ms)),
-        (false, _) => format!("{} {label}", place.signed(moved.ms)),
-    });
+    let parts = named
+        .enumerate()
+        .map(|(index, (label, moved))| match (are_parts, index) {
+            (true, 0) => format!("{} of it {label}", place.text(moved.ms)),
+            (true, _) => format!("{} {label}", place.text(moved.ms)),
+            (false, _) => format!("{} {label}", place.signed(moved.ms)),
+        });
     let parts: Vec<String> = parts.collect();
     let total = format!("{} ms a block", place.signed(total_ms));
     match (parts.is_empty(), are_parts) {
@@ -145,7 +147,10 @@ pub(super) fn causes(report: &Report) -> Vec<String> {
     let names = Names::of(report);
     let cause = |level: &Level| {
         let far = |pair: &&Comparison| pair.ratio.value.ln().abs();
-        let pairs = level.versus.iter().filter(|pair| pair.verdict.is_difference());
+        let pairs = level
+            .versus
+            .iter()
+            .filter(|pair| pair.verdict.is_difference());
         let pair = pairs.max_by(|x, y| far(x).total_cmp(&far(y)))?;
         let mut changes = report.attribution.iter();
         let change = changes.find(|change| change.a == pair.a && change.b == pair.b)?;
@@ -181,11 +186,18 @@ pub(super) fn table(report: &Report) -> Grid {
         let found = of.phases.iter().find(|phase| phase.key == key);
         found.map(|phase| phase.ms_per_block)
     };
-    let is_spent = |key: &&str| told.iter().any(|(_, of)| ms_of(of, key).is_some_and(|ms| ms.abs() >= 0.005));
+    let is_spent = |key: &&str| {
+        told.iter()
+            .any(|(_, of)| ms_of(of, key).is_some_and(|ms| ms.abs() >= 0.005))
+    };
     let keys: Vec<&str> = PHASE_KEYS.into_iter().filter(is_spent).collect();
     let rows = told.iter().map(|(cell, of)| {
         let whole = total(of);
-        let place = match cell.execution_ggas_per_second.as_ref().and_then(EstimateReport::relative_half) {
+        let place = match cell
+            .execution_ggas_per_second
+            .as_ref()
+            .and_then(EstimateReport::relative_half)
+        {
             Some(half) => Place::within(half * whole),
             None => Place::digits(whole, 2),
         };
@@ -193,13 +205,23 @@ pub(super) fn table(report: &Report) -> Grid {
         let mut row = vec![cell.id.clone()];
         row.extend(keys.iter().map(ms));
         row.push(place.text(whole));
-        row.push(of.workers_idle.map_or(NOTHING.to_owned(), |idle| format!("{:.0} %", idle * 100.0)));
+        row.push(
+            of.workers_idle
+                .map_or(NOTHING.to_owned(), |idle| format!("{:.0} %", idle * 100.0)),
+        );
         row.push(of.source.clone());
         row
     });
     let keys = keys.iter().map(|key| key.replace('_', " "));
     Grid {
-        header: [Vec::from(["cell".to_owned()]), keys.collect(), ["total", "workers idle", "source"].map(str::to_owned).to_vec()].concat(),
+        header: [
+            Vec::from(["cell".to_owned()]),
+            keys.collect(),
+            ["total", "workers idle", "source"]
+                .map(str::to_owned)
+                .to_vec(),
+        ]
+        .concat(),
         rows: rows.collect(),
     }
 }
@@ -228,8 +250,13 @@ pub(super) const GROUPS: [(&str, &[&str]); 5] = [
 /// Milliseconds a block of each group, in their order; `None` where the engine tells nothing of it.
 pub(super) fn grouped(of: &Attribution) -> [Option<f64>; GROUPS.len()] {
     GROUPS.map(|(_, keys)| {
-        let phases = of.phases.iter().filter(|phase| keys.contains(&phase.key.as_str()));
-        phases.map(|phase| phase.ms_per_block).reduce(|all, part| all + part)
+        let phases = of
+            .phases
+            .iter()
+            .filter(|phase| keys.contains(&phase.key.as_str()));
+        phases
+            .map(|phase| phase.ms_per_block)
+            .reduce(|all, part| all + part)
     })
 }
 
@@ -240,8 +267,14 @@ pub(super) fn doubted(report: &Report, names: &Names) -> Option<String> {
         (difference > LOG_TOLERANCE).then_some((cell, difference))
     });
     let differing: Vec<_> = differing.collect();
-    let most = differing.iter().map(|(_, difference)| *difference).reduce(f64::max)?;
-    let mut labels: Vec<String> = differing.iter().map(|(cell, _)| names.label(cell)).collect();
+    let most = differing
+        .iter()
+        .map(|(_, difference)| *difference)
+        .reduce(f64::max)?;
+    let mut labels: Vec<String> = differing
+        .iter()
+        .map(|(cell, _)| names.label(cell))
+        .collect();
     labels.sort_unstable();
     labels.dedup();
     Some(format!(
@@ -312,7 +345,11 @@ mod tests {
                 Some((0.83, 0.87)),
                 "+3.5 ms a block: +5.0 waiting for the state root, −1.5 in the rest",
             ),
-            (attribution(1.1, 19.6, 7.0), None, "+0.0 ms a block, and no phase moved"),
+            (
+                attribution(1.1, 19.6, 7.0),
+                None,
+                "+0.0 ms a block, and no phase moved",
+            ),
         ] {
             let found = change(&pair(ends), &slow, &fast);
             assert_eq!(found.text, expected);

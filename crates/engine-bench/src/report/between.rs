@@ -1,6 +1,6 @@
 //! Two sweeps or cells as tables: settings that differ, then results.
 
-use super::{grid::Grid, table::render};
+use super::{answer::difference, grid::Grid, table::render};
 use crate::analyze::{Between, CellDifference};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -13,22 +13,32 @@ pub fn between(between: &Between) -> String {
         text.push_str("nothing is configured differently\n");
     } else {
         let rows = between.configuration.iter();
-        let rows = rows.map(|found| vec![found.name.clone(), plain(&found.a), plain(&found.b)]);
-        let grid = grid(["differs", "a", "b"], rows);
-        let _ = writeln!(text, "{}", render(&grid, false));
+        let rows = rows.map(|found| [found.name.clone(), plain(&found.a), plain(&found.b)]);
+        text += &render(&Grid::new(["differs", "a", "b"], rows));
+        text.push('\n');
     }
     let rows = between.cells.iter().map(|cell| row(cell, between));
-    let grid = grid(["cell", "b against a", "interval", "b is"], rows);
-    let _ = writeln!(text, "{}", render(&grid, false));
-    let rounds = match between.cells.first() {
-        Some(cell) if cell.paired => "rounds were measured side by side and are paired",
-        _ => {
+    let grid = Grid::new(["cell", "b to a", "b is"], rows);
+    text += &render(&grid);
+    text.push('\n');
+    let rounds = match between.same_sweep {
+        true => "both are of one sweep, whose report says the same",
+        false => {
             "rounds of two sweeps are not paired: the machine's state of each is in the difference"
         }
     };
+    let floor = between.noise_floor.map_or_else(
+        || "without a noise floor on both sides there is no verdict".to_owned(),
+        |floor| {
+            format!(
+                "a verdict needs all of it beyond the noise floor, {:.2} %",
+                100.0 * floor
+            )
+        },
+    );
     let _ = writeln!(
         text,
-        "{rounds}; intervals are at 95 % each, verdicts allow for the number of cells and for the noise floor"
+        "{rounds}; the intervals hold together at 95 %; {floor}"
     );
     if !between.unmatched.is_empty() {
         let _ = writeln!(text, "only on one side: {}", between.unmatched.join(", "));
@@ -39,30 +49,14 @@ pub fn between(between: &Between) -> String {
     text
 }
 
-fn row(cell: &CellDifference, between: &Between) -> Vec<String> {
-    let percent = |ratio: f64| format!("{:+.2} %", 100.0 * (ratio - 1.0));
+fn row(cell: &CellDifference, between: &Between) -> [String; 3] {
     let same = between.cells.iter().all(|cell| cell.a == cell.b);
     let name = if same {
         cell.a.clone()
     } else {
         format!("{} → {}", cell.a, cell.b)
     };
-    let interval = match (cell.low, cell.high) {
-        (Some(low), Some(high)) => format!("{} to {}", percent(low), percent(high)),
-        _ => "too few rounds: none".to_owned(),
-    };
-    let verdict = cell
-        .verdict
-        .clone()
-        .unwrap_or_else(|| "undecided".to_owned());
-    vec![name, percent(cell.ratio), interval, verdict]
-}
-
-fn grid<const N: usize>(header: [&str; N], rows: impl Iterator<Item = Vec<String>>) -> Grid {
-    Grid {
-        header: header.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    }
+    [name, difference(&cell.ratio), cell.verdict.to_string()]
 }
 
 fn plain(value: &Value) -> String {

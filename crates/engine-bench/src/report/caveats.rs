@@ -27,7 +27,8 @@ pub(super) fn of(report: &Report) -> Vec<String> {
     if !report.complete {
         caveats.add(
             None,
-            "incomplete: not every visit was made, or not everything is as it was measured".to_owned(),
+            "incomplete: not every visit was made, or not everything is as it was measured"
+                .to_owned(),
         );
     }
     for text in report.guard.warnings() {
@@ -43,7 +44,10 @@ pub(super) fn of(report: &Report) -> Vec<String> {
             caveats.add(Some(&level.load), text);
         }
     }
-    let others = [unchecked(report, &names), attribution::doubted(report, &names)];
+    let others = [
+        unchecked(report, &names),
+        attribution::doubted(report, &names),
+    ];
     for text in others.into_iter().flatten() {
         caveats.add(None, text);
     }
@@ -101,6 +105,10 @@ impl OfLevel<'_> {
                 names::option_of(&edge.axis)
             ));
         }
+        found.extend(level.lost_baseline.as_ref().map(|lost| {
+            let lost = self.names.label_of(self.report, lost);
+            format!("the baseline {lost} gave no number, so the highest stands in for it")
+        }));
         if level.inert {
             found.push(
                 "the chunk size changed nothing that the engine counts: cells that differ in it alone did the \
@@ -158,12 +166,16 @@ impl OfLevel<'_> {
     /// Passes whose blocks got faster or slower while they were measured.
     fn steady(&self) -> Option<String> {
         let cells = self.cells();
-        let tested = cells.iter().filter_map(|cell| Some((*cell, cell.steady_state?)));
+        let tested = cells
+            .iter()
+            .filter_map(|cell| Some((*cell, cell.steady_state?)));
         let tested: Vec<_> = tested.collect();
         let moved: Vec<_> = tested.iter().filter(|(_, found)| !found.steady).collect();
         let shifts = |longer: bool| {
             let shifts = moved.iter().map(|(_, found)| 100.0 * found.relative);
-            let shifts = shifts.filter(|shift| (*shift > 0.0) == longer).map(f64::abs);
+            let shifts = shifts
+                .filter(|shift| (*shift > 0.0) == longer)
+                .map(f64::abs);
             range(&shifts.collect::<Vec<_>>())
         };
         let (longer, shorter) = (shifts(true), shifts(false));
@@ -178,11 +190,16 @@ impl OfLevel<'_> {
         let who = match moved.len() {
             _ if tested.len() == 1 => String::new(),
             all if all == tested.len() => " in any cell".to_owned(),
-            _ => format!(" in {}", self.listed(moved.iter().map(|(cell, _)| &cell.id))),
+            _ => format!(
+                " in {}",
+                self.listed(moved.iter().map(|(cell, _)| &cell.id))
+            ),
         };
         let advice = match (shorter, self.report.configuration.warmup) {
             (Some(_), WarmUp::None | WarmUp::First(_)) => "give --warmup full",
-            _ => "ratios hold for passes of this length, and a larger --count shows whether it goes on",
+            _ => {
+                "ratios hold for passes of this length, and a larger --count shows whether it goes on"
+            }
         };
         Some(format!(
             "no steady state{who}: blocks take {} late in the pass{}; {advice}",
@@ -269,7 +286,9 @@ impl OfLevel<'_> {
             return (adaptive.rounds < PILOT_ROUNDS).then(|| self.ended_in_pilot(adaptive));
         };
         let is_over = self.level.best.len() > 1 && found.given_rounds == 0;
-        let half = found.precision.filter(|half| is_over && *half > adaptive.precision)?;
+        let half = found
+            .precision
+            .filter(|half| is_over && *half > adaptive.precision)?;
         let way = match found.wanted_rounds.saturating_sub(round) {
             0 => "of what was open, no round was likely to separate anything; --rounds makes as many as you give"
                 .to_owned(),
@@ -289,10 +308,14 @@ impl OfLevel<'_> {
     /// What a sweep that ended before its pilot did has left out.
     fn ended_in_pilot(&self, adaptive: &AdaptiveReport) -> String {
         let cells = self.cells();
-        let never = cells.iter().filter(|cell| cell.visits + cell.failed_visits == 0);
+        let never = cells
+            .iter()
+            .filter(|cell| cell.visits + cell.failed_visits == 0);
         let never = self.listed(never.map(|cell| &cell.id));
         let budget = adaptive.budget_s.filter(|_| self.report.complete);
-        let why = budget.map_or(String::new(), |s| format!(", for its budget of {s} s was spent"));
+        let why = budget.map_or(String::new(), |s| {
+            format!(", for its budget of {s} s was spent")
+        });
         let what = match never.as_str() {
             "" => String::new(),
             never => format!("; never measured: {never}"),
@@ -304,7 +327,9 @@ impl OfLevel<'_> {
 
 /// `6 to 14`, in whole percents of at least one; nothing of nothing.
 fn range(percents: &[f64]) -> Option<String> {
-    let whole = percents.iter().map(|percent| percent.round().max(1.0) as u64);
+    let whole = percents
+        .iter()
+        .map(|percent| percent.round().max(1.0) as u64);
     let (least, most) = (whole.clone().min()?, whole.max()?);
     Some(match least == most {
         true => least.to_string(),

@@ -107,7 +107,9 @@ pub(super) fn time(report: &Report) -> String {
         ("other", time.other),
     ];
     let spent = parts.iter().filter(|(_, seconds)| *seconds >= 0.05);
-    let spent: Vec<String> = spent.map(|(part, seconds)| format!("{part} {seconds:.1}")).collect();
+    let spent: Vec<String> = spent
+        .map(|(part, seconds)| format!("{part} {seconds:.1}"))
+        .collect();
     format!(
         "wall {:.1} s: {}; the engine was answering payloads {:.0} % of it",
         time.wall,

@@ -34,7 +34,10 @@ pub fn markdown(report: &Report) -> String {
         if !section.about.is_empty() {
             let _ = writeln!(text, "{}\n", section.about);
         }
-        section.grids.iter().for_each(|grid| push_grid(&mut text, grid));
+        section
+            .grids
+            .iter()
+            .for_each(|grid| push_grid(&mut text, grid));
         push_list(&mut text, section.lines);
         if !section.log.is_empty() {
             let _ = writeln!(text, "```text\n{}\n```\n", section.log.join("\n"));

@@ -27,10 +27,11 @@ pub use guard::{GuardReport, StateDrift};
 pub use html::html;
 pub use markdown::markdown;
 pub use model::{
-    AdaptiveReport, CellReport, EnvironmentReport, EstimateReport, LatencyReport, Report, RoundReport, SteadyReport,
+    AdaptiveReport, CellReport, EnvironmentReport, EstimateReport, LatencyReport, Report,
+    RoundReport, SteadyReport,
 };
 pub use table::{failures, table};
-pub use verify::verify;
+pub use verify::{published_baseline, verify};
 pub use visits::VisitReport;
 
 use std::{

@@ -255,7 +255,11 @@ impl Report {
             configuration: outcome.plan.settings.clone(),
         };
         report.attribution = attribution::changes(outcome, &report);
-        let found = [outcome.edited.clone(), outcome.notes.clone(), caveats::of(&report)];
+        let found = [
+            outcome.edited.clone(),
+            outcome.notes.clone(),
+            caveats::of(&report),
+        ];
         report.warnings = found.concat();
         report
     }

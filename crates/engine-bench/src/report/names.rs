@@ -123,5 +123,7 @@ pub(super) fn option_of(axis: &str) -> String {
 
 /// A value without quotes.
 pub(super) fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }

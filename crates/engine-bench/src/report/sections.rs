@@ -143,10 +143,14 @@ fn cells(report: &Report) -> Grid {
     ];
     let rows = report.cells.iter().map(|cell| {
         let ggas = |estimate: &Option<EstimateReport>| {
-            estimate.as_ref().map_or(NOTHING.to_owned(), EstimateReport::text)
+            estimate
+                .as_ref()
+                .map_or(NOTHING.to_owned(), EstimateReport::text)
         };
         let ms = |us: Option<f64>| {
-            us.map_or(NOTHING.to_owned(), |us| Place::digits(us / 1e3, 3).text(us / 1e3))
+            us.map_or(NOTHING.to_owned(), |us| {
+                Place::digits(us / 1e3, 3).text(us / 1e3)
+            })
         };
         let latency = cell.latency_us;
         [
@@ -185,11 +189,15 @@ fn comparisons(report: &Report) -> Grid {
             pair.b.clone(),
             difference(&pair.ratio),
             pair.verdict.to_string(),
-            pair.relevance.map_or(NOTHING.to_owned(), |found| found.to_string()),
+            pair.relevance
+                .map_or(NOTHING.to_owned(), |found| found.to_string()),
             resampled.unwrap_or_else(|| NOTHING.to_owned()),
         ]
     });
-    Grid::new(["a", "b", "a to b", "a is", "difference", "resampled"], rows)
+    Grid::new(
+        ["a", "b", "a to b", "a is", "difference", "resampled"],
+        rows,
+    )
 }
 
 /// A row per A/A control.
@@ -272,13 +280,21 @@ fn curves(report: &Report) -> Grid {
             ]
         })
     });
-    let header = ["level", "axis", "tried", "highest at", "interval", "cells off it by"];
+    let header = [
+        "level",
+        "axis",
+        "tried",
+        "highest at",
+        "interval",
+        "cells off it by",
+    ];
     Grid::new(header, rows)
 }
 
 /// What the engine counted per block: a row per cell that has counts.
 fn work(report: &Report) -> Grid {
-    let count = |value: Option<f64>| value.map_or(NOTHING.to_owned(), |value| format!("{value:.1}"));
+    let count =
+        |value: Option<f64>| value.map_or(NOTHING.to_owned(), |value| format!("{value:.1}"));
     let rows = report.cells.iter().filter_map(|cell| {
         let work = cell.work?;
         Some([
@@ -340,7 +356,15 @@ fn decisions(report: &Report) -> Grid {
 
 /// A row per traced block.
 fn traces(report: &Report) -> Grid {
-    let header = ["cell", "block", "measured ms", "traced ms", "spans", "file", "Jaeger"];
+    let header = [
+        "cell",
+        "block",
+        "measured ms",
+        "traced ms",
+        "spans",
+        "file",
+        "Jaeger",
+    ];
     let rows = report.traces.iter().flat_map(|cell| {
         cell.blocks.iter().map(|block| {
             [

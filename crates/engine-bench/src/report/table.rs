@@ -25,7 +25,7 @@ pub fn table(report: &Report, styled: bool) -> String {
         };
     }
     for grid in answer::grids(report) {
-        let _ = writeln!(text, "\n{}", render(&grid, presets::NOTHING));
+        let _ = writeln!(text, "\n{}", render(&grid));
     }
     text.push('\n');
     for line in attribution::causes(report) {
@@ -67,7 +67,10 @@ fn paragraph(mark: &str, text: &str) -> String {
         .force_no_tty()
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(WIDTH);
-    let row: Vec<&str> = [mark, text].into_iter().filter(|part| !part.is_empty()).collect();
+    let row: Vec<&str> = [mark, text]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect();
     table.add_row(row);
     for column in table.column_iter_mut() {
         column.set_padding((0, 1));
@@ -76,9 +79,12 @@ fn paragraph(mark: &str, text: &str) -> String {
 }
 
 /// A grid as wide as it is.
-pub(super) fn render(grid: &Grid, style: &str) -> String {
+pub(super) fn render(grid: &Grid) -> String {
     let mut table = Table::new();
-    table.load_style(style).force_no_tty().set_header(&grid.header);
+    table
+        .load_style(presets::NOTHING)
+        .force_no_tty()
+        .set_header(&grid.header);
     table.add_rows(&grid.rows);
     lines(&table)
 }
@@ -86,5 +92,7 @@ pub(super) fn render(grid: &Grid, style: &str) -> String {
 /// A table without blanks at the ends of its lines.
 fn lines(table: &Table) -> String {
     let text = table.to_string();
-    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    text.lines()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect()
 }

@@ -39,8 +39,6 @@ pub(super) const COLOURS: [RGBColor; 8] = [
 ];
 /// What is among the best, or went well.
 pub(super) const GOOD: RGBColor = RGBColor(42, 157, 92);
-/// What failed.
-pub(super) const BAD: RGBColor = RGBColor(214, 69, 65);
 /// What is there for orientation.
 pub(super) const GREY: RGBColor = RGBColor(128, 128, 128);
 

@@ -20,7 +20,10 @@ pub(super) fn precision(report: &Report) -> Option<Figure> {
     let (mut shapes, mut figures, mut last, mut key) = (Vec::new(), Vec::new(), 0, Vec::new());
     for (index, level) in report.levels.iter().enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
-        let mut widths = report.widths.iter().filter(|widths| widths.load == level.load);
+        let mut widths = report
+            .widths
+            .iter()
+            .filter(|widths| widths.load == level.load);
         let rounds = widths.next().map_or(&[][..], |widths| &widths.rounds);
         let log = |part: f64| (100.0 * part).max(LEAST).log10();
         let points: Vec<(f64, f64)> = rounds
@@ -28,14 +31,23 @@ pub(super) fn precision(report: &Report) -> Option<Figure> {
             .map(|width| (width.round as f64, log(width.half)))
             .collect();
         for (width, point) in rounds.iter().zip(&points) {
-            let title = format!("{}, after round {}: ±{:.2} %", level.load, width.round, 100.0 * width.half);
+            let title = format!(
+                "{}, after round {}: ±{:.2} %",
+                level.load,
+                width.round,
+                100.0 * width.half
+            );
             shapes.push(Shape::dot(*point, colour, title));
             last = last.max(width.round);
         }
         shapes.push(Shape::line(points.clone(), colour));
         figures.extend(points.iter().map(|(_, width)| *width));
         for (round, gap) in gaps(report, level) {
-            let title = format!("{}, round {round}: A/A control {:+.2} %", level.load, 100.0 * gap);
+            let title = format!(
+                "{}, round {round}: A/A control {:+.2} %",
+                level.load,
+                100.0 * gap
+            );
             shapes.push(Shape::ring((round as f64, log(gap.abs())), colour, title));
             figures.push(log(gap.abs()));
             last = last.max(round);
@@ -57,14 +69,22 @@ pub(super) fn precision(report: &Report) -> Option<Figure> {
 /// Throughput of the A/A controls of a level over that of their originals, less 1, by round.
 fn gaps(report: &Report, level: &Level) -> Vec<(u64, f64)> {
     let controls = report.noise_floor.controls.iter().filter(|control| {
-        report.cell(&control.of).is_some_and(|cell| level.is_of(cell))
+        report
+            .cell(&control.of)
+            .is_some_and(|cell| level.is_of(cell))
     });
     let gaps = controls.flat_map(|control| {
-        let original = report.cell(&control.of).map_or(&[][..], |cell| &cell.rounds);
+        let original = report
+            .cell(&control.of)
+            .map_or(&[][..], |cell| &cell.rounds);
         original.iter().filter_map(|round| {
             let mut visits = report.visits.iter().rev();
-            let again = visits.find(|visit| visit.cell == control.id && visit.round == round.round)?;
-            Some((round.round, again.ggas_per_second? / round.ggas_per_second - 1.0))
+            let again =
+                visits.find(|visit| visit.cell == control.id && visit.round == round.round)?;
+            Some((
+                round.round,
+                again.ggas_per_second? / round.ggas_per_second - 1.0,
+            ))
         })
     });
     gaps.collect()

@@ -18,7 +18,9 @@ impl Figure {
     pub(super) fn html(&self) -> String {
         let items = self.key.iter().map(|(name, RGBColor(red, green, blue))| {
             let name = escape(name);
-            format!("<span><i style=\"background:#{red:02x}{green:02x}{blue:02x}\"></i>{name}</span>")
+            format!(
+                "<span><i style=\"background:#{red:02x}{green:02x}{blue:02x}\"></i>{name}</span>"
+            )
         });
         let items: String = items.collect();
         let key = match items.as_str() {
@@ -26,6 +28,9 @@ impl Figure {
             items => format!("<p class=\"key\">{items}</p>\n"),
         };
         let caption = escape(&self.caption);
-        format!("<figure>\n{key}{}\n<figcaption>{caption}</figcaption>\n</figure>", self.svg)
+        format!(
+            "<figure>\n{key}{}\n<figcaption>{caption}</figcaption>\n</figure>",
+            self.svg
+        )
     }
 }

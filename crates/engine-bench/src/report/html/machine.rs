@@ -38,8 +38,9 @@ pub(super) fn calibration(report: &Report) -> Option<Figure> {
     let key = parts.map(|(name, colour)| (name.to_owned(), colour));
     Some(Figure {
         svg: draw(&x, &y, HEIGHT, &shapes)?,
-        caption: "How long a fixed piece of work took before each measured pass, beside its median."
-            .to_owned(),
+        caption:
+            "How long a fixed piece of work took before each measured pass, beside its median."
+                .to_owned(),
         key: key.to_vec(),
     })
 }

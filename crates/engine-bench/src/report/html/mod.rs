@@ -42,7 +42,9 @@ pub fn html(report: &Report) -> String {
     page.answer(report);
     page.section("grid", "Throughput", |page| {
         page.paragraph("about", ABOUT);
-        answer::grids(report).iter().for_each(|grid| page.table("grid", grid));
+        answer::grids(report)
+            .iter()
+            .for_each(|grid| page.table("grid", grid));
     });
     let (phases, causes) = (overview::phases(report), attribution::causes(report));
     if phases.is_some() || !causes.is_empty() {
@@ -52,16 +54,22 @@ pub fn html(report: &Report) -> String {
         });
     }
     if !report.warnings.is_empty() {
-        page.section("caveats", "Caveats", |page| page.list("warning", &report.warnings));
+        page.section("caveats", "Caveats", |page| {
+            page.list("warning", &report.warnings)
+        });
     }
-    page.section("files", "Files", |page| page.list("notes", &FILES.map(str::to_owned)));
+    page.section("files", "Files", |page| {
+        page.list("notes", &FILES.map(str::to_owned))
+    });
     for section in sections::all(report) {
         page.part(&section);
     }
     for level in &report.levels {
         let id = format!("level-{}", level.load).replace(' ', "-");
         let title = format!("Latencies at {}", level.load);
-        page.section(&id, &title, |page| page.figures(level::figures(report, level)));
+        page.section(&id, &title, |page| {
+            page.figures(level::figures(report, level))
+        });
     }
     page.section("course", "Rounds, drift and the machine", |page| {
         let figures = [
@@ -146,8 +154,13 @@ impl Page {
     /// A table whose fields carry their column's name, for screens that are too narrow for a row.
     fn table(&mut self, class: &str, grid: &Grid) {
         let header: Vec<String> = grid.header.iter().map(|name| escape(name)).collect();
-        let head: String = header.iter().map(|name| format!("<th>{name}</th>")).collect();
-        self.push(&format!("<table class=\"{class}\"><thead><tr>{head}</tr></thead><tbody>"));
+        let head: String = header
+            .iter()
+            .map(|name| format!("<th>{name}</th>"))
+            .collect();
+        self.push(&format!(
+            "<table class=\"{class}\"><thead><tr>{head}</tr></thead><tbody>"
+        ));
         for row in &grid.rows {
             let fields = header.iter().zip(row).map(|(name, text)| field(name, text));
             self.push(&format!("<tr>{}</tr>", fields.collect::<String>()));
@@ -156,8 +169,13 @@ impl Page {
     }
 
     fn list(&mut self, class: &str, lines: &[String]) {
-        let items = lines.iter().map(|line| format!("<li>{}</li>", escape(line)));
-        self.push(&format!("<ul class=\"{class}\">{}</ul>", items.collect::<String>()));
+        let items = lines
+            .iter()
+            .map(|line| format!("<li>{}</li>", escape(line)));
+        self.push(&format!(
+            "<ul class=\"{class}\">{}</ul>",
+            items.collect::<String>()
+        ));
     }
 }
 

@@ -49,7 +49,9 @@ fn numeric_axis(report: &Report, names: &Names) -> Option<String> {
     let axes = axes.filter(|axis| names.keys().contains(&axis.flag) && axis.values.len() > 1);
     let is_number = |value: &String| value.parse().is_ok_and(|value: f64| value > 0.0);
     let numeric = axes.filter(|axis| axis.values.iter().all(is_number));
-    numeric.max_by_key(|axis| axis.values.len()).map(|axis| axis.flag.clone())
+    numeric
+        .max_by_key(|axis| axis.values.len())
+        .map(|axis| axis.flag.clone())
 }
 
 /// Cells of a level that are drawn alike: they differ in the numeric axis alone.
@@ -98,7 +100,9 @@ impl<'a> Overview<'a> {
             let cells = self.report.cells.iter().filter(|cell| level.is_of(cell));
             for cell in cells.filter(|cell| cell.execution_ggas_per_second.is_some()) {
                 let name = match self.others(cell) {
-                    others if by_setting && !others.is_empty() => format!("{} {others}", level.load),
+                    others if by_setting && !others.is_empty() => {
+                        format!("{} {others}", level.load)
+                    }
                     _ => level.load.to_string(),
                 };
                 match series.iter_mut().find(|series| series.name == name) {
@@ -164,7 +168,12 @@ impl<'a> Overview<'a> {
     }
 
     fn drawn(&self) -> Option<Figure> {
-        if self.report.levels.iter().all(|level| level.versus.is_empty()) {
+        if self
+            .report
+            .levels
+            .iter()
+            .all(|level| level.versus.is_empty())
+        {
             return None;
         }
         let held: Vec<Vec<Held<'a>>> = self.series.iter().map(|series| self.held(series)).collect();
@@ -186,8 +195,19 @@ impl<'a> Overview<'a> {
 
     /// Over the values of a numeric axis.
     fn along(&self, axis: &str, held: &[Vec<Held<'_>>], ends: Point) -> Option<Figure> {
-        let value = |cell: &CellReport| cell.axes.get(axis)?.to_string().trim_matches('"').parse::<f64>().ok();
-        let mut values: Vec<f64> = held.iter().flatten().filter_map(|held| value(held.cell)).collect();
+        let value = |cell: &CellReport| {
+            cell.axes
+                .get(axis)?
+                .to_string()
+                .trim_matches('"')
+                .parse::<f64>()
+                .ok()
+        };
+        let mut values: Vec<f64> = held
+            .iter()
+            .flatten()
+            .filter_map(|held| value(held.cell))
+            .collect();
         values.sort_by(f64::total_cmp);
         values.dedup();
         let defaults = self.defaults(axis);
@@ -198,14 +218,23 @@ impl<'a> Overview<'a> {
         shapes.push(Shape::line(vec![(x_ends.0, 0.0), (x_ends.1, 0.0)], GREY));
         for (value, title) in &defaults {
             let at = value.log10();
-            let bar = ((at - BAR * wide / 2.0, ends.0), (at + BAR * wide / 2.0, ends.1));
+            let bar = (
+                (at - BAR * wide / 2.0, ends.0),
+                (at + BAR * wide / 2.0, ends.1),
+            );
             shapes.push(Shape::rect(bar, GREY, title.clone()));
-            shapes.push(Shape::text((at + 0.01 * wide, ends.1), "default".to_owned()));
+            shapes.push(Shape::text(
+                (at + 0.01 * wide, ends.1),
+                "default".to_owned(),
+            ));
         }
         for (index, (series, held)) in self.series.iter().zip(held).enumerate() {
             let colour = COLOURS[index % COLOURS.len()];
             let apart = APART * wide * (index as f64 - (self.series.len() - 1) as f64 / 2.0);
-            shapes.extend(self.curve(axis, series).map(|line| Shape::line(line, colour)));
+            shapes.extend(
+                self.curve(axis, series)
+                    .map(|line| Shape::line(line, colour)),
+            );
             for held in held {
                 let Some(at) = value(held.cell).map(|value| value.log10() + apart) else {
                     // An engine without the axis is the same at all its values.
@@ -213,7 +242,9 @@ impl<'a> Overview<'a> {
                     shapes.push(Shape::line(line, colour));
                     continue;
                 };
-                shapes.extend(marks(held, colour, |percent, width| (at + width * wide, percent)));
+                shapes.extend(marks(held, colour, |percent, width| {
+                    (at + width * wide, percent)
+                }));
             }
         }
         let unit = match axis {
@@ -241,9 +272,13 @@ impl<'a> Overview<'a> {
         for (index, held) in held.iter().enumerate() {
             let colour = COLOURS[index % COLOURS.len()];
             for held in held {
-                let place = labels.iter().position(|label| *label == self.names.label(held.cell))?;
+                let place = labels
+                    .iter()
+                    .position(|label| *label == self.names.label(held.cell))?;
                 let y = row(place, rows) + step * ((held_middle(self.series.len())) - index as f64);
-                shapes.extend(marks(held, colour, |percent, width| (percent, y + width * rows as f64 / 2.0)));
+                shapes.extend(marks(held, colour, |percent, width| {
+                    (percent, y + width * rows as f64 / 2.0)
+                }));
             }
         }
         let x = Axis::linear(ends, "% to the reference");
@@ -332,7 +367,11 @@ fn marks(held: &Held<'_>, colour: RGBColor, at: impl Fn(f64, f64) -> Point) -> V
         let corners = (at(low, -BAR), at(high, BAR));
         Shape::rect(corners, colour, held.title.clone())
     }));
-    let mean = if held.is_best { Shape::dot } else { Shape::ring };
+    let mean = if held.is_best {
+        Shape::dot
+    } else {
+        Shape::ring
+    };
     shapes.push(mean(at(held.percent, 0.0), colour, held.title.clone()));
     shapes
 }
@@ -360,9 +399,15 @@ pub(super) fn phases(report: &Report) -> Option<Figure> {
         let (y, mut from) = (row(index, rows), 0.0);
         for (((name, _), ms), colour) in GROUPS.iter().zip(groups).zip(COLOURS) {
             // What a remainder is below zero, clocks differ by.
-            let Some(ms) = ms.filter(|ms| *ms > 0.0) else { continue };
+            let Some(ms) = ms.filter(|ms| *ms > 0.0) else {
+                continue;
+            };
             let corners = ((from, y - 0.38), (from + ms, y + 0.38));
-            shapes.push(Shape::rect(corners, colour, format!("{label}: {name} {ms:.2} ms")));
+            shapes.push(Shape::rect(
+                corners,
+                colour,
+                format!("{label}: {name} {ms:.2} ms"),
+            ));
             from += ms;
         }
         most = most.max(from);
@@ -375,6 +420,8 @@ pub(super) fn phases(report: &Report) -> Option<Figure> {
     Some(Figure {
         svg: draw(&x, &Axis::rows(&labels), ROW * rows as u32, &shapes)?,
         caption: "Where the time of a block goes, one phase after another.".to_owned(),
-        key: key.map(|(_, ((name, _), colour))| ((*name).to_owned(), colour)).collect(),
+        key: key
+            .map(|(_, ((name, _), colour))| ((*name).to_owned(), colour))
+            .collect(),
     })
 }
