@@ -33,6 +33,11 @@ impl Place {
         }
     }
 
+    /// The finer of both.
+    pub(crate) fn or_finer(self, other: Self) -> Self {
+        Self(self.0.min(other.0))
+    }
+
     /// The figure, with a proper minus.
     pub(crate) fn text(self, figure: f64) -> String {
         let unit = 10f64.powi(self.0);

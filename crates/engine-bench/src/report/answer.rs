@@ -490,3 +490,159 @@ fn size(report: &Report) -> String {
         count(visits, "round"),
     )
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::{
+        analyze::{Outcome, read_outcome, sample::tests::sample},
+        plan::Cell,
+        run::{EngineSum, Manifest},
+        sweep::{Axis, CHUNK_SIZE_FLAG, Setting},
+    };
+    use std::path::Path;
+
+    /// A sweep at 10M whose cells have these values of the axes and these Ggas/s in each round.
+    pub(in crate::report) fn outcome(axes: &[&str], cells: &[(&[&str], &[f64])]) -> Outcome {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/results");
+        let mut outcome = read_outcome(&dir).unwrap();
+        let like = outcome.plan.cells[0].clone();
+        outcome.plan.settings.levels.truncate(1);
+        let axis = |(index, flag): (usize, &&str)| Axis {
+            flag: (*flag).into(),
+            values: cells
+                .iter()
+                .map(|(values, _)| values[index].into())
+                .collect(),
+        };
+        outcome.plan.settings.axes = axes.iter().enumerate().map(axis).collect();
+        let cell = |(values, _): &(&[&str], &[f64])| Cell {
+            id: values.join("-"),
+            flags: axes
+                .iter()
+                .zip(*values)
+                .map(|(axis, value)| ((*axis).into(), (*value).into()))
+                .collect(),
+            ..like.clone()
+        };
+        outcome.plan.cells = cells.iter().map(cell).collect();
+        outcome.failures.clear();
+        outcome.passes.clear();
+        for (cell, (_, rounds)) in outcome.plan.cells.iter().zip(cells) {
+            let pass = |ggas: &f64| vec![sample(1, 1_000_000_000, (1e9 / ggas) as u64, 0)];
+            let rounds = (1..).zip(rounds.iter().map(pass));
+            outcome.passes.insert(cell.id.clone(), rounds.collect());
+        }
+        outcome
+    }
+
+    /// Three rounds around a throughput, a thousandth apart.
+    fn about(ggas: f64) -> [f64; 3] {
+        [ggas, ggas * 1.001, ggas * 0.999]
+    }
+
+    #[test]
+    fn every_level_has_an_answer() {
+        let chunks = [CHUNK_SIZE_FLAG];
+        let [highest, alike, lower, lowest] = [0.483, 0.4832, 0.425, 0.338].map(about);
+        let said = |axes: &[&str], cells: &[(&[&str], &[f64])]| {
+            lines(&Report::of(&outcome(axes, cells))).join("\n")
+        };
+        let all: [(&[&str], &[f64]); 4] = [
+            (&["240"], &highest),
+            (&["60"], &[0.484, 0.4826, 0.4831]),
+            (&["15"], &lower),
+            (&["5"], &lowest),
+        ];
+        assert_eq!(
+            said(&chunks, &all),
+            "10M: 240, 60 not separable; 15 slower by 12.0 %, 5 by 30.0 %"
+        );
+        assert_eq!(said(&chunks, &all[..1]), "10M: 0.4830 ±0.0012 Ggas/s");
+        assert_eq!(
+            said(
+                &chunks,
+                &[(&["240"], &highest[..1]), (&["15"], &lower[..1])]
+            ),
+            "10M: one round: no verdicts; 240 highest, 0.48 Ggas/s"
+        );
+        assert_eq!(
+            said(
+                &chunks,
+                &[(&["240"], &highest), (&["15"], &lower), (&["5"], &[])]
+            ),
+            "10M: 240 best; 15 slower by 12.0 %; 5 not measured"
+        );
+        assert_eq!(
+            said(
+                &[CHUNK_SIZE_FLAG, "env:A"],
+                &[(&["240", "1"], &highest), (&["240", "2"], &alike)]
+            ),
+            "10M: 240/1, 240/2 not separable"
+        );
+        assert_eq!(
+            said(&chunks, &[(&["5"], &[])]),
+            "10M: nothing was measured; 5 not measured"
+        );
+    }
+
+    #[test]
+    fn the_highest_stands_first_in_the_grid_and_levels_that_do_not_fit_below() {
+        let cells: [(&[&str], &[f64]); 2] = [(&["5"], &about(0.338)), (&["240"], &about(0.483))];
+        let report = Report::of(&outcome(&[CHUNK_SIZE_FLAG], &cells));
+        let grid = &grids(&report)[0];
+        assert_eq!(grid.header, ["chunk size", "10M Ggas/s", "to 240"]);
+        assert_eq!(grid.rows[0], ["240", "0.4830 ±0.0012", "reference"]);
+        assert_eq!(grid.rows[1][..2], ["5", "0.3380 ±0.0008"]);
+        assert!(grid.rows[1][2].starts_with("−30.0") && grid.rows[1][2].ends_with("▼"));
+        let mut wide = report.clone();
+        let level = wide.levels[0].clone();
+        wide.levels = vec![level; 5];
+        let widths = grids(&wide)
+            .iter()
+            .map(|grid| grid.header.len())
+            .collect::<Vec<_>>();
+        assert_eq!(
+            widths,
+            [5, 5, 3],
+            "a column of settings, and two for each level"
+        );
+    }
+
+    #[test]
+    fn the_first_line_says_what_was_swept() {
+        let mut outcome = outcome(&[CHUNK_SIZE_FLAG], &[(&["5"], &[0.3]), (&["240"], &[0.4])]);
+        let said = |outcome: &Outcome| swept(&Report::of(outcome));
+        assert_eq!(
+            said(&outcome),
+            [
+                "chunk size",
+                "bench-reth/v0.1.0",
+                "mix mainnet, small state",
+                "2 cells × 1 round of 1 payloads",
+                "24s",
+                "2 × Example CPU",
+                "2026-02-16 08:30 UTC",
+            ]
+        );
+        let defaults = [(CHUNK_POLICY_FLAG.to_owned(), "always".to_owned())];
+        outcome.manifest = Some(Manifest {
+            engines: vec![EngineSum {
+                name: "bench-reth".into(),
+                sha256: "0123456789ab".into(),
+                defaults: defaults.into(),
+            }],
+            ..Manifest::default()
+        });
+        assert_eq!(said(&outcome)[1], "bench-reth/v0.1.0 (build 01234567)");
+        assert_eq!(said(&outcome)[2], "policy always, mix mainnet, small state");
+        outcome.plan.settings.set = vec![Setting {
+            flag: CHUNK_POLICY_FLAG.into(),
+            value: "reth-1.11".into(),
+        }];
+        assert_eq!(
+            said(&outcome)[2],
+            "policy reth-1.11, mix mainnet, small state"
+        );
+    }
+}

@@ -159,15 +159,23 @@ pub(super) fn causes(report: &Report) -> Vec<String> {
     report.levels.iter().filter_map(cause).collect()
 }
 
-/// What moved in every cell.
+/// What moved in every cell that is shown to differ from the reference of its level.
 pub(super) fn lines(report: &Report) -> Vec<String> {
     let names = Names::of(report);
-    let lines = report.attribution.iter().filter_map(|change| {
-        let cell = report.cell(&change.a)?;
-        let level = report.levels.iter().find(|level| level.is_of(cell))?;
-        Some(line(report, &names, level, change))
-    });
-    lines.collect()
+    let of_level = |level: &Level| -> Vec<String> {
+        let pairs = level
+            .versus
+            .iter()
+            .filter(|pair| pair.verdict.is_difference());
+        let changes = pairs.filter_map(|pair| {
+            let mut changes = report.attribution.iter();
+            changes.find(|change| change.a == pair.a && change.b == pair.b)
+        });
+        changes
+            .map(|change| line(report, &names, level, change))
+            .collect()
+    };
+    report.levels.iter().flat_map(of_level).collect()
 }
 
 fn line(report: &Report, names: &Names, level: &Level, change: &ChangeReport) -> String {
@@ -193,18 +201,19 @@ pub(super) fn table(report: &Report) -> Grid {
     let keys: Vec<&str> = PHASE_KEYS.into_iter().filter(is_spent).collect();
     let rows = told.iter().map(|(cell, of)| {
         let whole = total(of);
-        let place = match cell
-            .execution_ggas_per_second
-            .as_ref()
-            .and_then(EstimateReport::relative_half)
-        {
-            Some(half) => Place::within(half * whole),
-            None => Place::digits(whole, 2),
+        let estimate = cell.execution_ggas_per_second.as_ref();
+        let half = estimate.and_then(EstimateReport::relative_half);
+        // Phases are known about as well, in proportion, as the whole is.
+        let text = |ms: f64| match half {
+            Some(half) => Place::within(half * ms)
+                .or_finer(Place::digits(ms, 1))
+                .text(ms),
+            None => Place::digits(ms, 2).text(ms),
         };
-        let ms = |key: &&str| ms_of(of, key).map_or(NOTHING.to_owned(), |ms| place.text(ms));
+        let ms = |key: &&str| ms_of(of, key).map_or(NOTHING.to_owned(), text);
         let mut row = vec![cell.id.clone()];
         row.extend(keys.iter().map(ms));
-        row.push(place.text(whole));
+        row.push(text(whole));
         row.push(
             of.workers_idle
                 .map_or(NOTHING.to_owned(), |idle| format!("{:.0} %", idle * 100.0)),

@@ -9,9 +9,12 @@ use std::fmt::Write as _;
 /// Columns that text is wrapped at.
 const WIDTH: u16 = 100;
 
+/// What stands between parts of a line.
+const SEPARATOR: &str = " | ";
+
 /// Renders what was swept, the answer, the grid, the cause and the caveats. `styled` makes the answer bold.
 pub fn table(report: &Report, styled: bool) -> String {
-    let mut text = paragraph("", &answer::swept(report).join(" | "));
+    let mut text = joined(&answer::swept(report));
     // Writing into a String cannot fail.
     if let Some(command) = report.command() {
         let _ = writeln!(text, "{command}");
@@ -27,21 +30,39 @@ pub fn table(report: &Report, styled: bool) -> String {
     for grid in answer::grids(report) {
         let _ = writeln!(text, "\n{}", render(&grid));
     }
-    text.push('\n');
+    let mut notes = String::new();
     for line in attribution::causes(report) {
-        text += &paragraph("", &format!("why, {line}"));
+        notes += &paragraph("", &format!("why, {line}"));
     }
     for caveat in &report.warnings {
-        text += &paragraph("!", caveat);
+        notes += &paragraph("!", caveat);
     }
     for line in report.traces.iter().filter_map(sections::trace_line) {
-        text += &paragraph("", &format!("traces: {line}"));
+        notes += &paragraph("", &format!("traces: {line}"));
     }
     for line in report.profiles.iter().filter_map(sections::profile_line) {
-        text += &paragraph("", &format!("profile: {line}"));
+        notes += &paragraph("", &format!("profile: {line}"));
     }
-    text += &failures(report);
-    text
+    notes += &failures(report);
+    if !notes.is_empty() {
+        text.push('\n');
+    }
+    text + &notes
+}
+
+/// Parts side by side, in as many lines as they need.
+fn joined(parts: &[String]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        let fits = |line: &&mut String| {
+            line.chars().count() + SEPARATOR.len() + part.chars().count() <= usize::from(WIDTH)
+        };
+        match lines.last_mut().filter(fits) {
+            Some(line) => *line += &format!("{SEPARATOR}{part}"),
+            None => lines.push(part.clone()),
+        }
+    }
+    lines.join("\n") + "\n"
 }
 
 /// One line for each kind of failure, then the end of one engine's log: the others fail alike.

@@ -448,6 +448,39 @@ mod tests {
     }
 
     #[test]
+    fn marks_stand_where_their_figures_are() {
+        let at = [(0.0, 10.0), (1.0, 10.0), (0.5, 20.0), (0.25, 40.0)];
+        let dots = at.map(|at| Shape::dot(at, GOOD, "dot".into()));
+        let y = Axis::logarithmic((1.0, 2.0), "u");
+        let logarithmic = |(x, y): Point| (x, y.log10());
+        let dots_on_logs = at.map(|at| Shape::dot(logarithmic(at), GOOD, "dot".into()));
+        let places = |y: &Axis, shapes: &[Shape]| -> Vec<(f64, f64)> {
+            let svg = draw(&Axis::linear((0.0, 1.0), "u"), y, 200, shapes).unwrap();
+            let value = |part: &str, name: &str| -> f64 {
+                let (_, rest) = part.split_once(&format!("{name}=\"")).unwrap();
+                rest.split('"').next().unwrap().parse().unwrap()
+            };
+            let circles = svg.split("<circle").skip(1);
+            circles
+                .map(|part| (value(part, "cx"), value(part, "cy")))
+                .collect()
+        };
+        let linear = places(&Axis::linear((10.0, 50.0), "u"), &dots);
+        let [a, b, c, d] = linear[..] else {
+            panic!("{linear:?}")
+        };
+        assert!(a.0 + 100.0 < b.0, "to the right: {linear:?}");
+        assert!((c.0 - (a.0 + b.0) / 2.0).abs() <= 1.0, "{linear:?}");
+        assert!(a.1 == b.1 && a.1 > c.1 + 20.0, "upwards: {linear:?}");
+        assert!((d.1 - a.1 - 3.0 * (c.1 - a.1)).abs() <= 3.0, "{linear:?}");
+        let logs = places(&y, &dots_on_logs);
+        assert!(
+            (logs[3].1 - logs[0].1 - 2.0 * (logs[2].1 - logs[0].1)).abs() <= 2.0,
+            "twice is as far from everywhere: {logs:?}"
+        );
+    }
+
+    #[test]
     fn long_names_keep_both_ends() {
         assert_eq!(shortened("chunk15"), "chunk15");
         let found = shortened("engine-bench-storage-worker-count16-chunk240");
