@@ -6,10 +6,12 @@
 
 use super::{
     outcome::Outcome,
-    sample::Sample,
     summary::{Summary, at_edge, rounds_of},
 };
-use crate::plan::{Load, Plan};
+use crate::{
+    plan::{Load, Plan},
+    record::Sample,
+};
 use bench_stats::{
     Estimate, Layout, Pair, Relevance, Rules, Spread, Verdict,
     bootstrap::{self, Resampling},

@@ -82,7 +82,8 @@ fn response(outcome: &Outcome, axis: &str, group: &[&Cell]) -> Option<Response> 
 mod tests {
     use super::*;
     use crate::{
-        analyze::{read_outcome, sample::tests::sample},
+        analyze::read_outcome,
+        record::sample::tests::sample,
         sweep::{Axis, CHUNK_SIZE_FLAG},
     };
     use std::path::Path;

@@ -3,16 +3,12 @@
 //! Invariant: reads files and computes; it never asks an engine anything and never prints. What
 //! it says can be deleted and remade.
 
-pub mod log;
-pub mod sample;
-
 mod adaptive;
 mod attribution;
 mod between;
 mod compare;
 mod curves;
 mod knob;
-mod made;
 mod noise;
 mod outcome;
 mod running;
@@ -20,21 +16,17 @@ mod slowest;
 mod summary;
 mod work;
 
-pub use adaptive::{AdaptiveError, decide};
+pub use adaptive::decide;
 pub(crate) use attribution::rounded;
-pub use attribution::{
-    Attribution, Count, PHASE_KEYS, PassMetrics, Phase, attribute, metrics_sum, write_metrics,
-};
+pub use attribution::{Attribution, Count, PHASE_KEYS, Phase, attribute};
 pub(crate) use between::flatten;
 pub use between::{Between, CellDifference, Difference, Side, between};
 pub use compare::{Comparison, Comparisons, Control, Level, NoiseFloor, compare};
 pub use curves::{Response, responses};
 pub use knob::Knob;
-pub use made::{Ended, Made};
 pub use noise::{LevelNoise, level_noise};
-pub use outcome::{AnalyzeError, Failure, Outcome, TimeSplit, read_outcome, verify_passes, wall_s};
-pub use running::{Running, running};
-pub use sample::Sample;
+pub use outcome::{Outcome, read_outcome, verify_passes};
+pub use running::running;
 pub use slowest::choose;
 pub use summary::{Ranked, Summary, ranking, summarize};
 pub use work::Work;

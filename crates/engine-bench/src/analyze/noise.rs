@@ -2,8 +2,8 @@
 //!
 //! Invariant: says what more payloads or more visits would change; it decides nothing.
 
-use super::{compare::layout_of, outcome::Outcome, sample::Sample};
-use crate::plan::Load;
+use super::{compare::layout_of, outcome::Outcome};
+use crate::{plan::Load, record::Sample};
 use bench_stats::components::{Components, block_variance};
 
 /// Noise of the visits of a gas level.

@@ -5,11 +5,11 @@
 use super::{
     knob::{self, Knob},
     outcome::Outcome,
-    sample::Sample,
     work::Work,
 };
 use crate::{
     plan::Cell,
+    record::Sample,
     sweep::{MIX_AXIS, Settings},
 };
 use bench_stats::{

@@ -9,7 +9,7 @@ use super::{
     model::{CellReport, Report},
 };
 use crate::{
-    analyze::Failure,
+    record::Failure,
     sweep::{CHUNK_SIZE_FLAG, Gas},
 };
 use serde_json::{Map, Value};

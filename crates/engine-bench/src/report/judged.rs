@@ -5,8 +5,8 @@
 use super::{curve::CurveReport, model::CellReport};
 use crate::{
     analyze::{self, Comparisons, Outcome},
-    journal::Decision,
     plan::Load,
+    record::Decision,
     sweep::MIX_AXIS,
 };
 use bench_stats::Estimate;

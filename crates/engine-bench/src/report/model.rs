@@ -15,12 +15,10 @@ use super::{
     work::WorkReport,
 };
 use crate::{
-    analyze::{
-        self, Attribution, Failure, Knob, Outcome, Summary, TimeSplit, log::engine_time_source,
-    },
+    analyze::{self, Attribution, Knob, Outcome, Summary},
     guard::Preflight,
     profile::CellProfile,
-    run::{Environment, Manifest},
+    record::{Environment, Failure, Manifest, TimeSplit, log::engine_time_source},
     sweep::Settings,
     trace::CellTraces,
 };
