@@ -3,7 +3,7 @@
 //! Modules in the order of the data flow, each reading what the one before it wrote:
 //!
 //! ```text
-//! sweep → plan → engine, reset, payload, client, guard → run → journal → analyze → report
+//! sweep → plan → engine, reset, payload, client, guard → run → record → analyze → report
 //! flags   plan.json      (the only impure part)        journal.ndjson  summaries  report.*
 //! ```
 //!
@@ -19,12 +19,12 @@ pub mod client;
 mod command;
 pub mod engine;
 pub mod guard;
-pub mod journal;
 pub mod live;
 pub mod observe;
 pub mod payload;
 pub mod plan;
 pub mod profile;
+pub mod record;
 pub mod report;
 pub mod reset;
 pub mod run;
