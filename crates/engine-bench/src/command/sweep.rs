@@ -4,6 +4,7 @@ use super::report;
 use crate::{
     analyze,
     cli::{EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, SweepArgs},
+    engine,
     guard::{GuardMode, Preflight},
     journal::{self, Decision, Event, Journal, JournalError},
     live::Live,
@@ -41,7 +42,8 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
         eprintln!("{question}");
     }
     if !args.quiet {
-        plan.notes.iter().for_each(|note| eprintln!("note: {note}"));
+        let notes = plan.notes.iter().cloned().chain(engine::kept_out());
+        notes.for_each(|note| eprintln!("note: {note}"));
     }
     let (out, earlier) = match &args.resume {
         Some(dir) => (dir.clone(), Earlier::read(dir)?),

@@ -4,6 +4,7 @@
 
 use super::{InStep as _, Prepared, Step, StepError};
 use crate::{
+    engine::Variables,
     plan::{PLAN_FILE, Plan},
     sweep::{EngineSpec, Gas},
 };
@@ -31,6 +32,9 @@ pub struct Manifest {
     pub kernel: String,
     /// Model of the processor, and how many of it.
     pub processor: String,
+    /// The environment of the engines; no part of what has to stay the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variables: Option<Variables>,
 }
 
 /// The program of an engine.
@@ -80,6 +84,7 @@ impl Manifest {
             harness_version: machine.harness_version,
             kernel: machine.kernel,
             processor: format!("{} × {}", machine.cpus, machine.cpu_model),
+            variables: Some(variables(plan)),
         })
     }
 
@@ -168,6 +173,16 @@ impl EngineSum {
     }
 }
 
+fn variables(plan: &Plan) -> Variables {
+    let started = plan.cells.iter().filter_map(|cell| {
+        let mut engines = plan.settings.engines.iter();
+        let engine = engines.find(|engine| engine.name == cell.engine)?;
+        let knobs = plan.settings.knobs_of(engine, &cell.flags);
+        Some((cell.id.as_str(), engine, knobs))
+    });
+    Variables::of(started)
+}
+
 /// As much of a sum as a person compares.
 fn short(sum: &str) -> &str {
     sum.get(..12).unwrap_or(sum)
@@ -193,6 +208,7 @@ mod tests {
             harness_version: "1".into(),
             kernel: "Linux 1".into(),
             processor: "2 × X".into(),
+            variables: None,
         }
     }
 
