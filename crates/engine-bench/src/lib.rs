@@ -22,6 +22,7 @@ pub mod guard;
 pub mod journal;
 pub mod live;
 pub mod observe;
+mod owner;
 pub mod payload;
 pub mod plan;
 pub mod profile;
