@@ -4,6 +4,7 @@ use super::report;
 use crate::{
     analyze,
     cli::{EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, SweepArgs},
+    engine,
     guard::{GuardMode, Preflight},
     live::Live,
     plan::Plan,
@@ -40,7 +41,8 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
         eprintln!("{question}");
     }
     if !args.quiet {
-        plan.notes.iter().for_each(|note| eprintln!("note: {note}"));
+        let notes = plan.notes.iter().cloned().chain(engine::kept_out());
+        notes.for_each(|note| eprintln!("note: {note}"));
     }
     let out = match &args.resume {
         Some(dir) => dir.clone(),
