@@ -14,8 +14,9 @@ use engine_bench::{
         Ended, Event, History, JOURNAL_FILE, Journal, Manifest, journal, measured_dir, sample,
     },
     report::Report,
+    resolve::resolve,
     run::{self, Ending, Options, Progress},
-    sweep::{self, EngineKind, EngineSpec},
+    sweep::{EngineKind, EngineSpec},
 };
 use serde_json::json;
 use std::{
@@ -109,7 +110,7 @@ impl Fixture {
         let Verb::Sweep(args) = Cli::try_parse_from(words).unwrap().verb else {
             panic!()
         };
-        let mut settings = sweep::resolve(&args).unwrap();
+        let mut settings = resolve(&args).unwrap();
         settings.engines = vec![EngineSpec {
             name: "scripted".into(),
             program: engine,
@@ -608,7 +609,7 @@ fn retime(out: &Path, factor: f64) {
 /// Runs a verb and gives its exit code's text.
 fn verb(words: &[&str]) -> String {
     let words = ["engine-bench"].iter().chain(words);
-    let code = engine_bench::cli::run(Cli::try_parse_from(words).unwrap().verb);
+    let code = engine_bench::command::run(Cli::try_parse_from(words).unwrap().verb);
     format!("{code:?}")
 }
 

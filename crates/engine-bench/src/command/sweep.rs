@@ -10,8 +10,8 @@ use crate::{
     plan::Plan,
     profile::Profiler,
     record::{Event, Journal, JournalError, Manifest},
+    resolve,
     run::{self, DriveError, Ending, Options, Prepared, Progress, TraceOptions},
-    sweep,
     trace::{self, Wanted},
 };
 use bench_stats::rounds::PILOT_ROUNDS;
@@ -27,14 +27,14 @@ use std::{
 
 pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
     let typed: Vec<OsString> = std::env::args_os().collect();
-    let (args, origins, question) = sweep::merge(args, &typed)?;
+    let (args, origins, question) = resolve::merge(args, &typed)?;
     let args = &args;
     let plan = match &args.resume {
         Some(dir) => Plan::read(dir)?,
-        None => Plan::asked(sweep::resolve(args)?, args.yes)?,
+        None => Plan::asked(resolve::resolve(args)?, args.yes)?,
     };
     if args.dry_run {
-        let values = sweep::shown(&plan.settings, &origins);
+        let values = resolve::shown(&plan.settings, &origins);
         return dry_run(&plan, question.as_deref(), &values, args.json);
     }
     if let Some(question) = question.filter(|_| !args.quiet) {

@@ -449,7 +449,10 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::{self, EngineKind, EngineSpec, ResetMethod};
+    use crate::{
+        resolve::resolve,
+        sweep::{CHUNK_SIZE_FLAG, EngineKind, EngineSpec, ResetMethod},
+    };
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -461,7 +464,7 @@ mod tests {
         let crate::cli::Verb::Sweep(args) = cli.verb else {
             panic!("not a sweep")
         };
-        let mut settings = sweep::resolve(&args).unwrap();
+        let mut settings = resolve(&args).unwrap();
         settings.engines[0].program = "/bin/engine-bench".into();
         settings
     }
@@ -501,7 +504,7 @@ mod tests {
             name: "geth".into(),
             program: "/bin/geth".into(),
             kind: EngineKind::Geth,
-            lacks: vec![sweep::CHUNK_SIZE_FLAG.into()],
+            lacks: vec![CHUNK_SIZE_FLAG.into()],
         });
         let plan = Plan::new(settings);
         let ids: Vec<_> = plan.cells.iter().map(|cell| cell.id.as_str()).collect();

@@ -333,7 +333,9 @@ impl Visiting<'_> {
             .await
             .in_step(Step::Ready)?;
         let timeout = Duration::from_millis(self.settings.request_timeout_ms);
-        let mut node = Node::connect(engine.endpoints(), secret, timeout).in_step(Step::Attest)?;
+        let ports = engine.endpoints();
+        let node = Node::connect(&ports.auth_url(), &ports.http_url(), secret, timeout);
+        let mut node = node.in_step(Step::Attest)?;
         self.attest(&mut node).await?;
         let method = pass
             .payloads
