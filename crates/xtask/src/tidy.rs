@@ -46,24 +46,25 @@ const ALLOWED_EDGES: &[(&str, &[&str])] = &[
 
 /// Which module of the harness may use which. Each uses only what stands above it: there is no cycle.
 const MODULE_ARROWS: &[(&str, &[&str])] = &[
-    ("cache", &[]),
     ("client", &[]),
     ("guard", &[]),
+    ("owner", &[]),
     ("profile", &[]),
     ("serve", &[]),
+    ("cache", &["owner"]),
     ("sweep", &["guard"]),
     ("trace", &["serve"]),
     ("cli", &["guard", "profile", "sweep", "trace"]),
-    ("engine", &["client", "sweep"]),
+    ("engine", &["client", "owner", "sweep"]),
     ("observe", &["engine"]),
-    ("reset", &["engine", "sweep"]),
+    ("reset", &["engine", "owner", "sweep"]),
     ("payload", &["cache", "client", "sweep"]),
     ("plan", &["cache", "sweep"]),
     (
         "resolve",
         &["cache", "cli", "engine", "guard", "plan", "sweep"],
     ),
-    ("record", &["client", "guard", "plan", "sweep"]),
+    ("record", &["client", "engine", "guard", "plan", "sweep"]),
     ("live", &["guard", "record", "serve"]),
     (
         "run",
@@ -82,8 +83,8 @@ const MODULE_ARROWS: &[(&str, &[&str])] = &[
     (
         "command",
         &[
-            "analyze", "cache", "cli", "guard", "live", "observe", "payload", "plan", "profile",
-            "record", "report", "resolve", "run", "sweep", "trace",
+            "analyze", "cache", "cli", "engine", "guard", "live", "observe", "payload", "plan",
+            "profile", "record", "report", "resolve", "run", "sweep", "trace",
         ],
     ),
 ];

@@ -180,7 +180,7 @@ fn adaptive(mut levels: Vec<Running>, precision: f64, most: u64) -> Vec<Running>
                 layout,
                 compared: level.level.compared(),
                 active: level.active.clone(),
-                duplicated: vec![0],
+                controlled: vec![0],
                 round_s: 1.0,
                 most,
             };
