@@ -3,7 +3,7 @@
 //! Invariant: no figure is finer than what is known of it.
 
 /// Two digits of a half width are shown when they are at most this, else one.
-const TWO_DIGITS_TO: f64 = 3.55;
+const TWO_DIGITS_TO: f64 = 3.0;
 
 /// Digits of a figure of which no interval is known.
 const DIGITS_ALONE: i32 = 2;
@@ -127,7 +127,7 @@ mod tests {
             (0.25412, Some((0.136, 0.475)), "0.25 ±0.17"),
             (0.23812, Some((0.01, 0.94)), "0.2 ±0.5"),
             (0.29312, Some((0.0004, 2_070.0)), "0.3 ±?"),
-            (0.99999, Some((0.99989, 1.00009)), "1.00000 ±0.00010"),
+            (0.99999, Some((0.99989, 1.00009)), "0.99999 ±0.00010"),
             (1234.5, Some((1034.5, 1434.5)), "1230 ±200"),
             (0.48321, None, "0.48"),
             (48.321, None, "48"),

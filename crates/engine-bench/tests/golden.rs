@@ -87,8 +87,8 @@ fn report_html_opens_without_a_network_and_has_a_title_on_every_mark() {
         assert!(drawn > 0 && drawn == titled, "{element}: {drawn}, {titled}");
     }
     assert_eq!(count("<title></title>"), 0);
-    // The answer and where the time goes; two drawings of each level; what rounds bought, and drift.
-    assert_eq!(count("<svg"), 2 + 2 * report.levels.len() + 2);
+    // The answer and where the time goes; two drawings of each level; rounds, drift and the state.
+    assert_eq!(count("<svg"), 2 + 2 * report.levels.len() + 3);
     // The answer stands before the first picture, and that before the first table.
     let place = |text: &str| html.find(text).unwrap_or_else(|| panic!("no {text}"));
     let order = [
@@ -96,7 +96,6 @@ fn report_html_opens_without_a_network_and_has_a_title_on_every_mark() {
         "10M: 15, 30, 60",
         "<svg",
         "<table",
-        "Caveats",
         "Files",
         "Cells",
     ];

@@ -7,17 +7,19 @@ mod interleaved;
 
 use clap::Parser as _;
 use engine_bench::{
-    analyze::{self, Verdict, sample},
+    analyze::{self, Verdict},
     cli::{Cli, Verb},
-    journal::{self, Event, Journal},
     plan::Plan,
+    record::{
+        Ended, Event, History, JOURNAL_FILE, Journal, Manifest, journal, measured_dir, sample,
+    },
     report::Report,
+    resolve::resolve,
     run::{self, Ending, Options, Progress},
-    sweep::{self, EngineKind, EngineSpec},
+    sweep::{EngineKind, EngineSpec},
 };
 use serde_json::json;
 use std::{
-    collections::HashSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -108,7 +110,7 @@ impl Fixture {
         let Verb::Sweep(args) = Cli::try_parse_from(words).unwrap().verb else {
             panic!()
         };
-        let mut settings = sweep::resolve(&args).unwrap();
+        let mut settings = resolve(&args).unwrap();
         settings.engines = vec![EngineSpec {
             name: "scripted".into(),
             program: engine,
@@ -130,31 +132,13 @@ impl Fixture {
         plan.write(&out).unwrap();
         let mut journal = Journal::open(&out).unwrap();
         let progress = Progress::new(true);
-        let (mut done, mut voided) = (HashSet::new(), Vec::new());
-        let mut failed = HashSet::new();
-        let (mut decided, mut begun_with) = (Vec::new(), None);
-        for record in journal::read(&out).unwrap() {
-            match record.event {
-                Event::VisitFinished { visit, .. } => drop(done.insert(visit)),
-                Event::VisitFailed { visit, .. } => drop(failed.insert(visit)),
-                Event::VisitUndone { visit, .. } => drop(done.remove(&visit)),
-                Event::VisitVoided { visit, .. } => voided.push(visit),
-                Event::Decided(decision) => decided.push(decision),
-                Event::SweepStarted { manifest, .. } => begun_with = begun_with.or(manifest),
-                _ => {}
-            }
-        }
+        let history = History::read(&out).unwrap();
         let options = Options {
             out: &out,
-            done,
-            failed,
-            voided,
-            decided,
-            spent_s: 0.0,
+            history: &history,
             progress: &progress,
             decide: &|round| analyze::decide(&out, round),
             estimate: &|| analyze::running(&out),
-            begun_with,
             preflight: None,
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -499,14 +483,24 @@ fn a_datadir_in_use_is_refused() {
     );
 }
 
-/// Ids of finished visits, in the order they finished.
+/// Ids of finished visits, in the order they were begun.
 fn finished(fixture: &Fixture) -> Vec<String> {
-    let records = journal::read(&fixture.path("out")).unwrap();
-    let visits = records.into_iter().filter_map(|record| match record.event {
-        Event::VisitFinished { visit, .. } => Some(visit),
-        _ => None,
-    });
-    visits.collect()
+    let history = History::read(&fixture.path("out")).unwrap();
+    history.finished().map(|made| made.visit.clone()).collect()
+}
+
+/// Drops the last events of a journal from the first one of a kind on, after as many of it, as a kill at that
+/// time would have.
+fn cut(fixture: &Fixture, kind: &str, after: usize) {
+    let path = fixture.path("out/journal.ndjson");
+    let text = fs::read_to_string(&path).unwrap();
+    let mut of_kind = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| line.contains(kind));
+    let (kept, _) = of_kind.nth(after).unwrap();
+    let lines: Vec<&str> = text.lines().take(kept).collect();
+    fs::write(&path, lines.join("\n") + "\n").unwrap();
 }
 
 #[test]
@@ -589,45 +583,33 @@ fn a_budget_that_is_spent_ends_the_sweep_and_is_said() {
     );
 }
 
-/// Removes from a journal what it says of the content of samples, as programs wrote it that did not.
-fn forget_sums(out: &Path) {
-    let path = out.join(journal::JOURNAL_FILE);
-    let text = fs::read_to_string(&path).unwrap();
-    let without = |line: &str| {
-        let end = line
-            .rfind(",\"sum\":")
-            .map(|at| format!("{}}}", &line[..at]));
-        let line = end.unwrap_or_else(|| line.to_owned());
-        let mut parts = line.split("\"samples_sha256\":\"");
-        let first = parts.next().unwrap().to_owned();
-        // 64 digits, the quotation mark and the comma.
-        parts.fold(first, |line, part| line + &part[66..])
-    };
-    let lines: Vec<String> = text.lines().map(without).collect();
-    fs::write(path, lines.join("\n") + "\n").unwrap();
-}
-
-/// Replaces the times of every measured pass: 10 ms a payload times `factor`, and half a percent more
-/// or less from one round to the next.
+/// Writes a results folder as if every measured pass had taken other times: 10 ms a payload times
+/// `factor`, and half a percent more or less from one round to the next.
 fn retime(out: &Path, factor: f64) {
-    for visit in fs::read_dir(out.join("visits")).unwrap() {
-        let visit = visit.unwrap();
-        let odd = visit.file_name().to_string_lossy().starts_with(['1', '3']);
-        let pass = visit.path().join("measured");
-        let mut samples = sample::read_samples(&pass).unwrap();
-        for sample in &mut samples {
-            let time = if odd { 10_000_000.0 } else { 10_050_000.0 };
-            sample.new_payload_ns = (time * factor) as u64;
-            sample.forkchoice_updated_ns = 1000;
+    let records = journal::read(out).unwrap();
+    fs::remove_file(out.join(JOURNAL_FILE)).unwrap();
+    let mut journal = Journal::open(out).unwrap();
+    for mut event in records.into_iter().map(|record| record.event) {
+        if let Event::VisitFinished { visit, facts, .. } = &mut event {
+            let pass = measured_dir(out, visit);
+            let odd = visit.starts_with(['1', '3']);
+            let mut samples = sample::read_samples(&pass).unwrap();
+            for sample in &mut samples {
+                let time = if odd { 10_000_000.0 } else { 10_050_000.0 };
+                sample.new_payload_ns = (time * factor) as u64;
+                sample.forkchoice_updated_ns = 1000;
+            }
+            sample::write_pass(&pass, &samples).unwrap();
+            facts.passes.last_mut().unwrap().samples_sha256 = sample::sum_of(&pass).unwrap();
         }
-        sample::write_pass(&pass, &samples).unwrap();
+        journal.write(event).unwrap();
     }
 }
 
 /// Runs a verb and gives its exit code's text.
 fn verb(words: &[&str]) -> String {
     let words = ["engine-bench"].iter().chain(words);
-    let code = engine_bench::cli::run(Cli::try_parse_from(words).unwrap().verb);
+    let code = engine_bench::command::run(Cli::try_parse_from(words).unwrap().verb);
     format!("{code:?}")
 }
 
@@ -651,7 +633,6 @@ fn a_slower_sweep_fails_a_comparison_that_was_asked_to() {
     fixture.sweep(&["--chunks", "15,60", "--rounds", "4"]);
     let (a, b) = copied(&fixture);
     let (a, b) = (a.as_str(), b.as_str());
-    [a, b].map(Path::new).into_iter().for_each(forget_sums);
     retime(Path::new(a), 1.0);
     retime(Path::new(b), 1.05);
     let against = |a: &str, b: &str| verb(&["compare", a, b, "--fail-on-regression", "2%"]);
@@ -785,12 +766,8 @@ fn a_visit_that_others_disturb_is_void_and_made_again_twice() {
     }
     assert_eq!(voids, [("1-gas10M.void1", 1), ("1-gas10M.void2", 2)]);
     assert_eq!(finished(&fixture), ["1-gas10M"]);
-    let ended: Vec<&str> = report
-        .visits
-        .iter()
-        .map(|visit| visit.ended.as_str())
-        .collect();
-    assert_eq!(ended, ["voided", "voided", "finished"]);
+    let ended: Vec<Ended> = report.visits.iter().map(|visit| visit.ended).collect();
+    assert_eq!(ended, [Ended::Voided, Ended::Voided, Ended::Finished]);
     assert_eq!((report.guard.voided, report.guard.disturbed), (2, 1));
     assert_eq!(report.cells[0].visits, 1, "void visits give no numbers");
     assert!(report.time_s.voided > 2.0 * 4.0 * 0.3);
@@ -839,11 +816,7 @@ fn what_is_found_beside_the_samples_is_in_the_report() {
         let work = measured.calibration.unwrap();
         assert!(work.compute_ns > 0 && work.memory_ns > 0);
         assert!(measured.machine.as_ref().unwrap().cpus > 0);
-        let states = visit
-            .facts
-            .passes
-            .iter()
-            .map(|pass| pass.state.clone().unwrap());
+        let states = visit.facts.passes.iter().map(|pass| pass.state.clone());
         // The chain's four hashes and the script's name.
         assert!(
             states
@@ -880,7 +853,7 @@ fn a_sweep_goes_on_only_with_what_it_was_begun_with() {
     let resume = || verb(&["sweep", "--quiet", "--resume", out.to_str().unwrap()]);
     assert_eq!(resume(), code(0), "nothing is left to do");
 
-    let journal = fs::read(out.join(journal::JOURNAL_FILE)).unwrap();
+    let journal = fs::read(out.join(JOURNAL_FILE)).unwrap();
     let payload = fixture.path("payloads/10M/payload_block_5.json");
     let text = fs::read_to_string(&payload).unwrap();
     fs::write(&payload, text.replace("\"0x1\"", "\"0x2\"")).unwrap();
@@ -890,8 +863,8 @@ fn a_sweep_goes_on_only_with_what_it_was_begun_with() {
 
     shell("echo >> \"$1\"", &engine);
     assert_eq!(resume(), code(2), "another program");
-    let now = run::Manifest::before(&plan, &out).unwrap();
-    let then = analyze::read_outcome(&out).unwrap().manifest;
+    let now = Manifest::before(&plan, &out).unwrap();
+    let then = History::read(&out).unwrap().manifest;
     let refused = run::check_manifest(&now, then.as_ref())
         .unwrap_err()
         .to_string();
@@ -914,12 +887,35 @@ fn a_sweep_goes_on_only_with_what_it_was_begun_with() {
     fs::write(&path, text).unwrap();
 
     // What was refused left nothing behind, and an event that was edited is not believed.
-    let after = fs::read_to_string(out.join(journal::JOURNAL_FILE)).unwrap();
+    let after = fs::read_to_string(out.join(JOURNAL_FILE)).unwrap();
     assert!(after.as_bytes().starts_with(&journal));
     let edited = after.replacen("\"measured_s\":", "\"measured_s\":1", 1);
-    fs::write(out.join(journal::JOURNAL_FILE), edited).unwrap();
+    fs::write(out.join(JOURNAL_FILE), edited).unwrap();
     assert_eq!(resume(), code(2));
     assert_eq!(verb(&["report", out.to_str().unwrap()]), code(2));
+}
+
+#[test]
+fn a_journal_that_lost_its_end_is_noticed() {
+    let fixture = Fixture::new("ok");
+    fixture.sweep(&["--chunks", "15,60", "--rounds", "2"]);
+    let out = fixture.path("out");
+    let kept = journal::read(&out).unwrap().len();
+    // The second visit of the last cell, and that the sweep ended.
+    cut(&fixture, "visit_started", 5);
+    assert_eq!(journal::read(&out).unwrap().len(), kept - 3);
+    let lost = analyze::read_outcome(&out).unwrap().plan.visits[5].id();
+    let report = Report::of(&analyze::read_outcome(&out).unwrap());
+    assert!(!report.complete);
+    let said =
+        format!("the journal lost its end: visits/ holds 1 attempts of {lost}, the journal 0");
+    assert_eq!(report.warnings[0], said);
+    assert_eq!(verb(&["verify-results", out.to_str().unwrap()]), code(1));
+
+    // What is lost is measured again.
+    let plan = Plan::read(&out).unwrap();
+    let (_, report) = fixture.sweep_plan(&plan, std::future::pending());
+    assert!(report.complete && finished(&fixture).contains(&lost));
 }
 
 #[test]

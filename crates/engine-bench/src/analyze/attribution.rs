@@ -6,57 +6,10 @@
 //!
 //! Invariant: nothing is guessed; a phase that the engine does not measure is part of a remainder.
 
-use super::{outcome::Outcome, sample::Sample};
-use engine_api::metric::{self, Metric, Scrape};
+use super::outcome::Outcome;
+use crate::record::{PassMetrics, Sample};
+use engine_api::metric::{self, Metric};
 use serde::{Deserialize, Serialize};
-use std::{fs, io, path::Path};
-
-/// What the engine exported before a measured pass.
-pub(super) const BEFORE_FILE: &str = "metrics-before.prom";
-/// What it exported after it.
-pub(super) const AFTER_FILE: &str = "metrics-after.prom";
-
-/// What an engine exported around a pass.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PassMetrics {
-    before: Scrape,
-    after: Scrape,
-}
-
-impl PassMetrics {
-    /// Reads the files of a pass; `None` when the engine exported nothing.
-    pub fn read(dir: &Path) -> Option<Self> {
-        let read = |name| Some(Scrape::parse(&fs::read_to_string(dir.join(name)).ok()?));
-        Some(Self {
-            before: read(BEFORE_FILE)?,
-            after: read(AFTER_FILE)?,
-        })
-    }
-
-    /// Growth of a summary's sum, in seconds or whatever it observes.
-    fn sum(&self, metric: Metric) -> Option<f64> {
-        let observed = self.after.observed_since(&self.before, metric.name)?;
-        Some(observed.sum)
-    }
-}
-
-/// SHA-256 of what is kept of a pass, in hexadecimal; empty when nothing is.
-pub fn metrics_sum(dir: &Path) -> String {
-    let read = |name| fs::read(dir.join(name)).ok();
-    let both = read(BEFORE_FILE).zip(read(AFTER_FILE));
-    both.map_or_else(String::new, |(before, after)| {
-        crate::run::sum(&[before, after].concat())
-    })
-}
-
-/// Keeps what an engine exported around a pass.
-///
-/// # Errors
-/// When a file cannot be written.
-pub fn write_metrics(dir: &Path, before: &str, after: &str) -> io::Result<()> {
-    fs::write(dir.join(BEFORE_FILE), before)?;
-    fs::write(dir.join(AFTER_FILE), after)
-}
 
 /// A step of a block.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -389,27 +342,18 @@ fn from_log(samples: &[&Sample]) -> Option<Attribution> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::sample::tests::sample;
+    use crate::record::sample::tests::sample;
     use proptest::prelude::*;
 
-    fn scrape(values: &[(Metric, f64)]) -> Scrape {
-        let lines = values.iter().map(|(metric, sum)| {
-            let name = metric.name;
-            format!("{name}_sum {sum}\n{name}_count 1\n")
-        });
-        Scrape::parse(&lines.collect::<String>())
-    }
-
     fn pass(values: &[(Metric, f64)]) -> PassMetrics {
-        let before: Vec<_> = values.iter().map(|(metric, _)| (*metric, 100.0)).collect();
-        let after: Vec<_> = values
-            .iter()
-            .map(|(metric, sum)| (*metric, 100.0 + sum))
-            .collect();
-        PassMetrics {
-            before: scrape(&before),
-            after: scrape(&after),
-        }
+        let exported = |grown: f64| -> String {
+            let lines = values.iter().map(|(metric, sum)| {
+                let (name, sum) = (metric.name, 100.0 + grown * sum);
+                format!("{name}_sum {sum}\n{name}_count 1\n")
+            });
+            lines.collect()
+        };
+        PassMetrics::parse(&exported(0.0), &exported(1.0))
     }
 
     fn ms(attribution: &Attribution, key: &str) -> Option<f64> {

@@ -1,10 +1,10 @@
 //! Which blocks are worth a trace, and which payload alone makes a pass long.
 
-use super::{outcome::Outcome, sample::Sample};
+use super::outcome::Outcome;
 use crate::{
     plan::{Cell, Load},
-    run::Chosen,
-    trace::Wanted,
+    record::Sample,
+    trace::{Chosen, Wanted},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -128,7 +128,7 @@ fn of_samples<'a>(samples: impl Iterator<Item = &'a Sample>, wanted: Wanted) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::sample::tests::sample;
+    use crate::record::sample::tests::sample;
 
     /// The stall of a level whose passes take these times.
     fn stall_of(passes: &[&[u64]]) -> Option<Stall> {

@@ -81,7 +81,10 @@ fn after(outcome: &Outcome, cells: &[&Cell], compared: usize, round: u64) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::{compare, read_outcome, sample::tests::sample, summarize};
+    use crate::{
+        analyze::{compare, read_outcome, summarize},
+        record::sample::tests::sample,
+    };
     use std::path::Path;
 
     #[test]
@@ -90,8 +93,9 @@ mod tests {
         let mut outcome = read_outcome(&dir).unwrap();
         outcome.passes.clear();
         let load = outcome.plan.loads()[0].clone();
-        let cells = outcome.plan.cells.iter().filter(|cell| load.is_of(cell));
-        for (number, cell) in (0u64..).zip(cells.clone()) {
+        let cells = outcome.plan.cells.clone();
+        let cells = cells.iter().filter(|cell| load.is_of(cell));
+        for (number, cell) in (0u64..).zip(cells) {
             let noise = |round: u64| 7_919 * (31 * round + number) % 997;
             let pass = |round| vec![sample(1, 1_000_000, 1_000_000 + 20 * noise(round), 0)];
             let rounds = (1..=5).map(|round| (round, pass(round)));

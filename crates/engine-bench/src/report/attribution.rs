@@ -86,7 +86,7 @@ fn change(pair: &Comparison, of_a: &Attribution, of_b: &Attribution) -> ChangeRe
     });
     let mut moved: Vec<(&str, MovedReport)> = moved.collect();
     moved.sort_by(|(_, x), (_, y)| y.ms.abs().total_cmp(&x.ms.abs()));
-    let total_ms = total(of_a) - total(of_b);
+    let total_ms = rounded(total(of_a) - total(of_b));
     // What the ratio is known to within, as time of a block.
     let ends = pair.ratio.ends().filter(|ends| figures::is_telling(*ends));
     let place = match ends.map(|(low, high)| total(of_b) * (1.0 / low - 1.0 / high) / 2.0) {
@@ -98,7 +98,7 @@ fn change(pair: &Comparison, of_a: &Attribution, of_b: &Attribution) -> ChangeRe
     ChangeReport {
         a: pair.a.clone(),
         b: pair.b.clone(),
-        total_ms: rounded(total_ms),
+        total_ms,
         moved: moved.into_iter().map(|(_, moved)| moved).collect(),
         text: parts.join("; "),
     }
@@ -203,9 +203,8 @@ pub(super) fn table(report: &Report) -> Grid {
         let whole = total(of);
         let estimate = cell.execution_ggas_per_second.as_ref();
         let half = estimate.and_then(EstimateReport::relative_half);
-        // Phases are known about as well, in proportion, as the whole is.
         let text = |ms: f64| match half {
-            Some(half) => Place::within(half * ms)
+            Some(half) => Place::within(half * whole)
                 .or_finer(Place::digits(ms, 1))
                 .text(ms),
             None => Place::digits(ms, 2).text(ms),
@@ -355,9 +354,9 @@ mod tests {
                 "+3.5 ms a block: +5.0 waiting for the state root, −1.5 in the rest",
             ),
             (
-                attribution(1.1, 19.6, 7.0),
+                attribution(1.11, 19.6, 7.0),
                 None,
-                "+0.0 ms a block, and no phase moved",
+                "+0.010 ms a block, and no phase moved",
             ),
         ] {
             let found = change(&pair(ends), &slow, &fast);

@@ -352,3 +352,86 @@ fn unchecked(report: &Report, names: &Names) -> Option<String> {
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::answer::tests::outcome, *};
+    use crate::{record::sample::tests::sample, sweep::CHUNK_SIZE_FLAG};
+
+    /// What is said of two cells whose payloads take `late` times as long in the second half of a pass, which
+    /// has `stall` more milliseconds at its third payload.
+    fn said(late: [f64; 2], stall: u64, warmup: WarmUp) -> Vec<String> {
+        let cells: [(&[&str], &[f64]); 2] = [(&["60"], &[0.5]), (&["240"], &[0.5])];
+        let mut outcome = outcome(&[CHUNK_SIZE_FLAG], &cells);
+        outcome.history.plan.settings.warmup = warmup;
+        for (cell, late) in outcome.plan.cells.clone().iter().zip(late) {
+            let pass = (0..40u64).map(|number| {
+                let part = if number < 20 { 1.0 } else { late };
+                let ns = (part * 1e7) as u64 + 10_000 * (number % 3);
+                let extra = if number == 2 { 1_000_000 * stall } else { 0 };
+                sample(number + 1, 10_000_000, ns + extra, 0)
+            });
+            let rounds = [(1, pass.collect())];
+            outcome.passes.insert(cell.id.clone(), rounds.into());
+        }
+        Report::of(&outcome).warnings
+    }
+
+    #[test]
+    fn one_trouble_of_many_cells_is_one_caveat_and_says_what_was_measured() {
+        let goes_on =
+            "ratios hold for passes of this length, and a larger --count shows whether it goes on";
+        for (late, warmup, expected) in [
+            ([1.0, 1.0], WarmUp::Full, None),
+            (
+                [1.1, 1.2],
+                WarmUp::Full,
+                Some(format!(
+                    "no steady state in any cell: blocks take 10 to 20 % longer late in the pass; {goes_on}"
+                )),
+            ),
+            (
+                [1.0, 0.9],
+                WarmUp::Full,
+                Some(format!(
+                    "no steady state in 240: blocks take 10 % less time late in the pass; {goes_on}"
+                )),
+            ),
+            (
+                [1.1, 0.95],
+                WarmUp::None,
+                Some(
+                    "no steady state in any cell: blocks take 10 % longer or 5 % less time late in the pass; give \
+                     --warmup full"
+                        .to_owned(),
+                ),
+            ),
+        ] {
+            let found = said(late, 0, warmup);
+            assert_eq!(found, Vec::from_iter(expected), "{late:?}");
+        }
+    }
+
+    #[test]
+    fn a_payload_that_took_much_of_a_pass_is_named_with_its_time() {
+        let found = said([1.0, 1.0], 2_000, WarmUp::Full);
+        let expected = "payload 3 (block 3) took 2010 ms, 84 % of its pass, in round 1 of 240; 2 of 2 passes have one \
+                        that takes more than a fifth: its cost is in the averages, and --trace worst:1 shows where \
+                        it goes";
+        assert_eq!(found, [expected]);
+    }
+
+    #[test]
+    fn caveats_name_levels_unless_all_have_them() {
+        let loads = [10_000_000, 40_000_000].map(|gas| Load {
+            gas: crate::sweep::Gas(gas),
+            mix: None,
+        });
+        let mut caveats = Caveats::default();
+        caveats.add(Some(&loads[0]), "a".into());
+        caveats.add(Some(&loads[0]), "b".into());
+        caveats.add(None, "c".into());
+        caveats.add(Some(&loads[1]), "a".into());
+        assert_eq!(caveats.told(2), ["a", "10M: b", "c"]);
+    }
+}

@@ -70,7 +70,7 @@ pub(super) fn disturbed(report: &Report) -> Grid {
         [
             (index + 1).to_string(),
             format!("{}-{}", visit.round, visit.cell),
-            visit.ended.clone(),
+            visit.ended.to_string(),
             details.join("; "),
         ]
     });

@@ -11,14 +11,13 @@ use super::{
 };
 use crate::{
     analyze::{
-        self, Attribution, Comparison, Failure, Knob, Level, NoiseFloor, Outcome, Stall, Summary,
-        TimeSplit, Widths, Work, log::engine_time_source,
+        self, Attribution, Comparison, Knob, Level, NoiseFloor, Outcome, Stall, Summary, Widths,
+        Work,
     },
     figures,
     guard::Preflight,
-    journal::Decision,
     profile::CellProfile,
-    run::{Environment, Manifest},
+    record::{Decision, Environment, Failure, Manifest, TimeSplit, log::engine_time_source},
     sweep::{MIX_AXIS, Settings},
     trace::CellTraces,
 };
@@ -225,7 +224,10 @@ impl Report {
         let mut report = Self {
             format: FORMAT.to_owned(),
             version: VERSION,
-            begun_unix_ms: outcome.made.first().map_or(0, |made| made.began_unix_ms),
+            begun_unix_ms: outcome
+                .attempts
+                .first()
+                .map_or(0, |attempt| attempt.began_unix_ms),
             complete: outcome.complete && outcome.edited.is_empty(),
             cells: summaries
                 .iter()

@@ -12,9 +12,10 @@ use super::{
     names::Names,
 };
 use crate::{
-    analyze::{Failure, Level, LevelNoise},
+    analyze::{Level, LevelNoise},
     figures::Place,
     profile::CellProfile,
+    record::Failure,
     trace::CellTraces,
 };
 

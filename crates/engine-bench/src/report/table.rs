@@ -28,7 +28,7 @@ pub fn table(report: &Report, styled: bool) -> String {
         };
     }
     for grid in answer::grids(report) {
-        let _ = writeln!(text, "\n{}", render(&grid));
+        let _ = write!(text, "\n{}", render(&grid));
     }
     let mut notes = String::new();
     for line in attribution::causes(report) {

@@ -5,8 +5,8 @@
 //! one that is not VALID ends the pass.
 
 use crate::{
-    analyze::sample::Sample,
     client::{ClientError, status_text},
+    record::Sample,
 };
 use engine_api::{
     EngineClient, ForkchoiceUpdated, PayloadStatus, PersistedBlocks, PreparedPayload, client,

@@ -425,7 +425,7 @@ mod tests {
             Shape::dot((0.1, f64::NAN), GOOD, "nowhere".into()),
             Shape::area(
                 vec![(0.0, 0.0), (1.0, 0.0), (1.0, 1.0)],
-                BAD,
+                GREY,
                 "an area".into(),
             ),
             Shape::ring((0.2, 0.2), GOOD, "a ring".into()),

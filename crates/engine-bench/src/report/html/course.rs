@@ -56,7 +56,7 @@ pub(super) fn precision(report: &Report) -> Option<Figure> {
     }
     (last > 1).then_some(())?;
     let x = Axis::linear((0.5, last as f64 + 0.5), "round");
-    let y = Axis::logarithmic(span(figures)?, "%");
+    let y = Axis::logarithmic(span(figures)?, "half width or gap, %");
     Some(Figure {
         svg: draw(&x, &y, HEIGHT, &shapes)?,
         caption: "What rounds bought. Dots: half the width of the widest simultaneous interval of a level after a \
@@ -147,7 +147,7 @@ pub(super) fn drift(report: &Report) -> Option<Figure> {
     let levels = report.levels.iter().enumerate();
     let key = levels.map(|(index, level)| (level.load.to_string(), colour(Some(index))));
     Some(Figure {
-        svg: draw(&x, &Axis::linear(y, "%"), HEIGHT, &shapes)?,
+        svg: draw(&x, &Axis::linear(y, "% to its cell"), HEIGHT, &shapes)?,
         caption: "Every visit beside the mean of its cell, over time.".to_owned(),
         key: key.collect(),
     })

@@ -169,9 +169,10 @@ impl Page {
     }
 
     fn list(&mut self, class: &str, lines: &[String]) {
+        // A figure and its unit stay together.
         let items = lines
             .iter()
-            .map(|line| format!("<li>{}</li>", escape(line)));
+            .map(|line| format!("<li>{}</li>", escape(line).replace(" %", "\u{a0}%")));
         self.push(&format!(
             "<ul class=\"{class}\">{}</ul>",
             items.collect::<String>()
@@ -181,7 +182,7 @@ impl Page {
 
 /// A field of a table: numbers stand to the right, files and links can be followed.
 fn field(name: &str, text: &str) -> String {
-    let figure = text.starts_with(|c: char| c.is_ascii_digit() || "+−".contains(c));
+    let figure = !text.is_empty() && !text.contains(|c: char| c.is_ascii_alphabetic());
     let class = if figure { " class=\"figure\"" } else { "" };
     let text = escape(text);
     let content = match text.starts_with("http://") || text.ends_with(".json") {

@@ -26,7 +26,7 @@ const ROW: u32 = 22;
 const POINTS: u32 = 60;
 /// Widths of bars, and distances of series that would cover each other, as parts of the whole axis.
 const BAR: f64 = 0.0025;
-const APART: f64 = 0.008;
+const APART: f64 = 0.016;
 /// Most rounds of a cell that are drawn; of more, every second or third is left out.
 const MOST_DOTS: usize = 60;
 
@@ -224,17 +224,20 @@ impl<'a> Overview<'a> {
             );
             shapes.push(Shape::rect(bar, GREY, title.clone()));
             shapes.push(Shape::text(
-                (at + 0.01 * wide, ends.1),
+                (at + 0.01 * wide, ends.0 + 0.1 * (ends.1 - ends.0)),
                 "default".to_owned(),
             ));
         }
         for (index, (series, held)) in self.series.iter().zip(held).enumerate() {
             let colour = COLOURS[index % COLOURS.len()];
             let apart = APART * wide * (index as f64 - (self.series.len() - 1) as f64 / 2.0);
-            shapes.extend(
-                self.curve(axis, series)
-                    .map(|line| Shape::line(line, colour)),
-            );
+            let means = held
+                .iter()
+                .filter_map(|held| Some((value(held.cell)?.log10() + apart, held.percent)));
+            let mut means: Vec<Point> = means.collect();
+            means.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let line = self.curve(axis, series).unwrap_or(means);
+            shapes.push(Shape::line(line, colour).faint(0.6));
             for held in held {
                 let Some(at) = value(held.cell).map(|value| value.log10() + apart) else {
                     // An engine without the axis is the same at all its values.
@@ -253,7 +256,13 @@ impl<'a> Overview<'a> {
         };
         let x = Axis::values(x_ends, &values, &unit);
         let y = Axis::linear(ends, "% to the reference");
-        Some(self.figure(draw(&x, &y, HEIGHT, &shapes)?, "line: engine's default; "))
+        Some(self.figure(
+            draw(&x, &y, HEIGHT, &shapes)?,
+            match defaults.is_empty() {
+                true => "",
+                false => "line: engine's default; ",
+            },
+        ))
     }
 
     /// A row for each setting.
