@@ -15,6 +15,7 @@ mod observed;
 mod profiled;
 mod support;
 mod tools;
+mod variables;
 mod workload;
 
 use alloy_consensus::TxEnvelope;

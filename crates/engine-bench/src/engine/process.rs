@@ -223,8 +223,8 @@ impl Group {
     }
 
     fn start(command: &mut Command) -> io::Result<Self> {
-        // What an engine started and left is this program's to wait for.
-        prctl::set_child_subreaper(true)?;
+        // What an engine started and left is this program's to wait for; where that cannot be had, init's.
+        let _ = prctl::set_child_subreaper(true);
         die_with_parent(command);
         let child = command.stdin(Stdio::null()).process_group(0).spawn()?;
         Ok(Self {
