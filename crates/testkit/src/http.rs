@@ -87,9 +87,9 @@ pub fn ask(address: &str, method: &str, path: &str) -> Option<Answer> {
     exchange(address, request.as_bytes())
 }
 
-/// The body of a successful answer to a GET.
-pub fn get(address: &str, path: &str) -> Option<String> {
-    let answer = ask(address, "GET", path)?;
+/// The body of a successful answer to a GET from a port of this machine.
+pub fn get(port: u16, path: &str) -> Option<String> {
+    let answer = ask(&format!("127.0.0.1:{port}"), "GET", path)?;
     (answer.status == 200).then_some(answer.body)
 }
 

@@ -18,6 +18,6 @@ mod wait;
 
 pub use need::{Tool, require, skip};
 pub use nix::sys::signal::Signal;
-pub use program::{Ended, Hogs, Pipe, Running, built, free_port, send_signal};
+pub use program::{Ended, Hogs, Pipe, Running, built, free_port, is_free, is_frozen, send_signal};
 pub use server::{Reply, Request, Server};
 pub use wait::{Deadline, PATIENCE, wait_for, wait_until};

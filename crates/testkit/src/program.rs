@@ -175,6 +175,14 @@ pub fn send_signal(process: u32, signal: Signal) {
     kill(Pid::from_raw(process.try_into().unwrap()), signal).unwrap();
 }
 
+/// Whether a process is stopped by a signal.
+pub fn is_frozen(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // Its name, in parentheses, may hold anything.
+    let fields = stat.rsplit_once(") ").map(|(_, fields)| fields);
+    fields.is_some_and(|fields| fields.starts_with('T'))
+}
+
 /// As many programs that do nothing but use a CPU. They end when this is dropped.
 #[derive(Debug)]
 pub struct Hogs(Vec<Child>);
@@ -219,9 +227,14 @@ pub fn free_port() -> u16 {
     for _ in 0..ports {
         let step = NEXT.fetch_add(1, Ordering::Relaxed);
         let port = begin + (from.wrapping_add(step)) % ports;
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+        if is_free(port) {
             return port;
         }
     }
     panic!("every port from {begin} to {end} is taken")
+}
+
+/// Whether nothing listens on a port of this machine.
+pub fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }

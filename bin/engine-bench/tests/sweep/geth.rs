@@ -3,25 +3,14 @@
 use crate::{cells, forge_state_root, rows, support::World};
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, fs};
-
-/// Names geth's program; `cargo xtask test` sets it.
-const GETH_VARIABLE: &str = "ENGINE_BENCH_GETH";
+use testkit::{Tool, require};
 
 /// The smallest state there is.
 const STATE: &str = "--profile large:2000:10000 --gas 2M";
 
-/// Where geth is, or nothing when this machine has none and need not.
+/// Where geth is.
 fn geth() -> Option<String> {
-    let found = std::env::var(GETH_VARIABLE).ok();
-    let in_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
-    assert!(
-        found.is_some() || !in_ci,
-        "nothing is skipped in CI: {GETH_VARIABLE} is not set"
-    );
-    if found.is_none() {
-        eprintln!("SKIPPED: {GETH_VARIABLE} is not set; cargo xtask test sets it");
-    }
-    found
+    Some(require(Tool::Geth)?.into_string().unwrap())
 }
 
 /// The cells of an engine.

@@ -14,7 +14,6 @@ mod observe;
 mod observed;
 mod profiled;
 mod support;
-mod tools;
 mod workload;
 
 use alloy_consensus::TxEnvelope;
@@ -26,7 +25,8 @@ use alloy_rpc_types_engine::{
 use engine_api::PayloadFile;
 use serde_json::Value;
 use std::{fs, path::Path};
-use support::{World, files, json, rows, signal, wait_for};
+use support::{World, files, json, rows};
+use testkit::{Signal, send_signal, wait_for};
 
 /// Flags of a sweep that is over in seconds.
 const SHORT: &str = "--gas 2M --count 6 --order sequential";
@@ -234,7 +234,7 @@ fn an_engine_that_is_killed_fails_its_cell_alone() {
     let engine = wait_for("the first payload", || {
         first_block(&world, "1-chunk15-gas2M")
     });
-    signal(engine, "KILL");
+    send_signal(engine, Signal::SIGKILL);
     let ended = sweep.end();
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let report = world.report("out");
@@ -261,7 +261,7 @@ fn an_interrupted_sweep_is_readable_and_can_be_completed() {
     wait_for("the second visit", || {
         first_block(&world, "1-chunk60-gas2M")
     });
-    sweep.signal("INT");
+    sweep.signal(Signal::SIGINT);
     let ended = sweep.end();
     assert_eq!(ended.code, Some(130), "{ended:?}");
     assert!(ended.stderr.contains("sweep --resume"), "{}", ended.stderr);

@@ -7,17 +7,12 @@ use serde_json::Value;
 use std::{
     collections::BTreeMap,
     fs,
-    io::Read as _,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::Command,
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
-    thread,
-    time::{Duration, Instant},
 };
 use tempfile::TempDir;
-
-/// How long anything may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(120);
+use testkit::{Ended, Running};
 
 /// The cache, held by one test at a time.
 static CACHE: Mutex<()> = Mutex::new(());
@@ -39,14 +34,6 @@ fn cache_dir() -> &'static Path {
 pub(crate) struct World {
     folder: TempDir,
     _cache: MutexGuard<'static, ()>,
-}
-
-/// What a command did.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    pub(crate) code: Option<i32>,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
 }
 
 impl World {
@@ -104,9 +91,7 @@ impl World {
 
     /// Starts the program with its output kept.
     pub(crate) fn start(&self, line: &str) -> Running {
-        let mut command = self.command(line);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Running(command.spawn().unwrap())
+        Running::start(&mut self.command(line))
     }
 
     /// `report.json` of a results folder.
@@ -135,69 +120,6 @@ impl World {
             .map(|dir| dir.path())
             .collect();
         assert!(left.is_empty(), "left behind: {left:?}");
-    }
-}
-
-impl From<Output> for Ended {
-    fn from(output: Output) -> Self {
-        Self {
-            code: output.status.code(),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
-}
-
-/// A program under way. It is killed when dropped.
-pub(crate) struct Running(Child);
-
-impl Running {
-    pub(crate) fn signal(&self, name: &str) {
-        signal(self.0.id(), name);
-    }
-
-    pub(crate) fn end(mut self) -> Ended {
-        let (mut stdout, mut stderr) = (String::new(), String::new());
-        let mut errors = self.0.stderr.take().unwrap();
-        let reading = thread::spawn(move || {
-            errors.read_to_string(&mut stderr).unwrap();
-            stderr
-        });
-        let mut results = self.0.stdout.take().unwrap();
-        results.read_to_string(&mut stdout).unwrap();
-        Ended {
-            code: self.0.wait().unwrap().code(),
-            stdout,
-            stderr: reading.join().unwrap(),
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Both fail when it has ended, which is what is wanted.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Sends a signal to one process.
-pub(crate) fn signal(pid: u32, name: &str) {
-    let status = Command::new("kill")
-        .args(["-s", name, &pid.to_string()])
-        .status();
-    assert!(status.unwrap().success(), "kill -s {name} {pid}");
-}
-
-/// Looks again and again until there is something.
-pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        thread::sleep(Duration::from_millis(2));
     }
 }
 

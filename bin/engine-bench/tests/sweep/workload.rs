@@ -1,7 +1,7 @@
 //! States and payloads made by the real program, a replay of them on a node that runs by itself,
 //! and inputs that cannot be used.
 
-use crate::support::{self, World, files, json, rows};
+use crate::support::{World, files, json, rows};
 use serde_json::Value;
 use std::{
     fs,
@@ -114,7 +114,7 @@ fn every_form_of_a_state_has_the_same_root_and_genesis_hash() {
     assert_eq!(root("genesis"), root("made"));
     assert_eq!(root("dump"), root("made"));
     assert!(root("made").as_str().unwrap().starts_with("0x"));
-    let all = |ended: support::Ended| ended.stdout + &ended.stderr;
+    let all = |ended: testkit::Ended| ended.stdout + &ended.stderr;
     let (genesis, dump) = (all(genesis), all(dump));
     assert_eq!(genesis_hash(&genesis), genesis_hash(&dump));
 
