@@ -9,7 +9,7 @@ use clap::Parser as _;
 use engine_bench::{
     analyze::{self, sample},
     cli::{Cli, Verb},
-    journal::{self, Event, Journal},
+    journal::{self, Event, Journal, JournalError},
     plan::Plan,
     report::Report,
     run::{self, Ending, Options, Progress},
@@ -604,6 +604,19 @@ fn time_that_earlier_runs_took_is_time_of_the_budget() {
     assert_eq!(finished(&fixture).len(), 1, "one visit is always made");
 }
 
+#[test]
+fn a_journal_that_cannot_be_synced_is_refused() {
+    let fixture = Fixture::new("ok");
+    // It takes every line, and is no disk that could have it.
+    let file = fixture.path(journal::JOURNAL_FILE);
+    std::os::unix::fs::symlink("/dev/null", file).unwrap();
+    let refused = Journal::open(fixture.dir.path());
+    assert!(
+        matches!(refused, Err(JournalError::Io { .. })),
+        "{refused:?}"
+    );
+}
+
 /// Removes from a journal what it says of the content of samples, as programs wrote it that did not.
 fn forget_sums(out: &Path) {
     let path = out.join(journal::JOURNAL_FILE);
@@ -752,7 +765,8 @@ const WATCHED: [&str; 4] = ["--warmup", "none", "--wait-time", "300ms"];
 #[test]
 fn a_visit_that_others_disturb_is_void_and_made_again_twice() {
     let fixture = Fixture::new("ok");
-    let hogs = Hogs::start(2);
+    // As many as make a name for themselves beside whatever else runs.
+    let hogs = Hogs::start(6);
     let report = fixture.sweep(&WATCHED);
     drop(hogs);
     let records = journal::read(&fixture.path("out")).unwrap();

@@ -96,7 +96,7 @@ fn a_sweep_that_is_killed_while_engines_are_frozen_leaves_none() {
 #[test]
 fn a_datadir_in_place_has_no_seat_for_a_second_engine() {
     let world = World::new();
-    world.ok("init --profile small --seed 2 --datadir @datadir");
+    world.ok("init --seed 2 --datadir @datadir");
     let line = "sweep --datadir @datadir --in-place --interleave --chunks 15,60 --gas 2M --count 2 --out @out";
     let ended = world.run(line);
     assert_eq!(ended.code, Some(2), "{ended:?}");

@@ -30,7 +30,9 @@ fn count(events: &[(String, String)], kind: &str) -> usize {
 fn a_sweep_that_is_killed_while_a_void_visit_is_made_again_goes_on() {
     let world = World::new();
     let hogs = Hogs::start(2);
-    let sweep = world.start(&format!("sweep {PASSES} --order sequential --out @out"));
+    let sweep = world.start(&format!(
+        "sweep {PASSES} --guard void --order sequential --out @out"
+    ));
     wait_for("the second try", || {
         let journal = fs::read_to_string(world.path("out/journal.ndjson")).unwrap_or_default();
         let voided = journal.contains("visit_voided");
@@ -121,12 +123,13 @@ fn a_journal_that_was_cut_goes_on_and_an_edited_or_foreign_one_does_not() {
 #[test]
 fn two_runs_do_not_share_a_folder_or_a_cache() {
     let world = World::new();
-    // Long enough for what is tried meanwhile.
-    let slow = "--gas 2M --count 20 --chunks 15 --warmup none --wait-time 600ms --guard off";
+    let slow = "--gas 2M --count 4 --chunks 15 --warmup none --wait-time 300ms --guard off";
     let sweep = world.start(&format!("sweep {slow} --out @out"));
     wait_for("the first payload", || {
         first_block(&world, "1-chunk15-gas2M")
     });
+    // It holds what it holds while others try.
+    sweep.signal(Signal::SIGSTOP);
     for (line, parts) in [
         ("sweep --resume @out", ["another run", "journal.ndjson"]),
         (
@@ -145,6 +148,7 @@ fn two_runs_do_not_share_a_folder_or_a_cache() {
         }
         assert!(!ended.stderr.contains("(pid )"), "{}", ended.stderr);
     }
+    sweep.signal(Signal::SIGCONT);
     let ended = sweep.end();
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(world.report("out")["complete"], true);

@@ -77,8 +77,10 @@ fn recompute(world: &World, cell: &Value) -> f64 {
 
 #[test]
 fn the_chunk_size_acts_and_every_figure_follows_from_the_samples() {
-    let world = World::new();
-    world.ok(&format!("sweep --chunks 5,60,100000 {SHORT} --out @out"));
+    let world = World::empty();
+    world.ok(&format!(
+        "sweep --profile small --chunks 5,60,100000 {SHORT} --out @out"
+    ));
     let report = world.report("out");
     assert_eq!(report["complete"], true);
     assert_eq!(cells(&report).len(), 3);
@@ -291,7 +293,7 @@ fn an_interrupted_sweep_is_readable_and_can_be_completed() {
 #[test]
 fn a_datadir_of_the_user_is_copied_unless_it_is_worked_on_in_place() {
     let world = World::new();
-    world.ok("init --profile small --seed 2 --datadir @datadir");
+    world.ok("init --seed 2 --datadir @datadir");
     let before = files(&world.path("datadir"));
     let sweep = "sweep --datadir @datadir --chunks 15 --gas 2M --count 4";
     world.ok(&format!("{sweep} --out @copied"));

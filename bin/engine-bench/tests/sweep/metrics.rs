@@ -1,7 +1,7 @@
 //! A real Prometheus beside a sweep, with the configuration that is shipped: what the dashboards draw is
 //! there.
 
-use super::support::World;
+use super::support::{TINY, World};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -101,7 +101,9 @@ fn every_expression_of_every_dashboard_finds_data_in_a_prometheus_that_scrapes_b
     );
     wait_for("Prometheus", || get(prometheus, "/-/ready"));
 
-    world.ok("bench-reth init --profile large:2000:10000 --seed 1 --datadir @dev");
+    world.ok(&format!(
+        "bench-reth init --profile {TINY} --seed 1 --datadir @dev"
+    ));
     let mut by_hand =
         world.command("bench-reth node --datadir @dev --chain @dev/chain.json --with-unused-ports");
     by_hand.arg(format!("--metrics=127.0.0.1:{node}"));

@@ -223,7 +223,9 @@ mod tests {
     use testkit::{Reply, Server};
 
     /// How long the server takes over a payload and over a fork choice, and the pause behind both.
-    const TAKES: [Duration; 3] = [80, 20, 50].map(Duration::from_millis);
+    const PAYLOAD: Duration = Duration::from_millis(80);
+    const CHOICE: Duration = Duration::from_millis(20);
+    const PAUSE: Duration = Duration::from_millis(50);
 
     fn payload(number: u64) -> PreparedPayload {
         let body = |method| client::request_body(number, method, ()).unwrap();
@@ -249,24 +251,22 @@ mod tests {
         let server = Server::start(|request| {
             let status = json!({"status": "VALID", "latestValidHash": null});
             let (result, takes) = match request.json()["method"].as_str() {
-                Some("newPayload") => (status, TAKES[0]),
-                _ => (
-                    json!({"payloadStatus": status, "payloadId": null}),
-                    TAKES[1],
-                ),
+                Some("newPayload") => (status, PAYLOAD),
+                _ => (json!({"payloadStatus": status, "payloadId": null}), CHOICE),
             };
             Reply::result(result).slowly(takes, Duration::ZERO)
         });
         let mut client = EngineClient::new(&server.url(), None).unwrap();
         let mut waits = Waits {
-            time: TAKES[2],
+            time: PAUSE,
             persistence: None,
         };
         let (payloads, mut samples) = ([payload(7), payload(8)], Vec::new());
         let replayed = replay(&mut client, &payloads, &mut waits, &mut samples, || ());
         replayed.await.unwrap();
         assert_eq!(samples.len(), 2);
-        let [takes_new, takes_choice, pause] = TAKES.map(|takes| takes.as_nanos() as u64);
+        let [takes_new, takes_choice, pause] =
+            [PAYLOAD, CHOICE, PAUSE].map(|takes| takes.as_nanos() as u64);
         let mut before_ns = 0;
         for sample in samples {
             assert!(sample.start_ns >= before_ns, "{sample:?}");
