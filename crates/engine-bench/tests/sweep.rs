@@ -11,7 +11,8 @@ use engine_bench::{
     cli::{Cli, Verb},
     plan::Plan,
     record::{
-        Ended, Event, History, JOURNAL_FILE, Journal, Manifest, journal, measured_dir, sample,
+        Ended, Event, History, JOURNAL_FILE, Journal, JournalError, Manifest, journal,
+        measured_dir, sample,
     },
     report::Report,
     resolve::resolve,
@@ -22,7 +23,9 @@ use serde_json::json;
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
+use testkit::{Deadline, Hogs};
 
 const PAYLOADS: u64 = 4;
 const GAS: u64 = 10_000_000;
@@ -199,17 +202,17 @@ fn payload(number: u64, hash: &str, parent: &str) -> serde_json::Value {
     })
 }
 
-/// The example that cargo builds beside the tests.
 fn scripted_engine() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let target = test.ancestors().nth(2).unwrap();
-    let engine = target.join("examples/scripted-engine");
-    assert!(
-        engine.exists(),
-        "run `cargo test -p engine-bench`, which builds {}",
-        engine.display()
-    );
-    engine
+    testkit::built("examples/scripted-engine")
+}
+
+/// Resolves once a condition holds.
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Deadline::of(what);
+    while !holds() {
+        deadline.left();
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
 }
 
 #[test]
@@ -347,9 +350,18 @@ const FAILURES: &[(&str, &[&str], &str, &[&str])] = &[
     ),
     (
         "syncing",
-        &["--ready-timeout", "300ms"],
+        &["--ready-timeout", "4s"],
         "ready",
         &["says that it is syncing"],
+    ),
+    (
+        "lies-about-its-head 60",
+        &["--chunks", "60"],
+        "attest",
+        &[
+            "after the reset the head is block 3",
+            "not the base block 3",
+        ],
     ),
     (
         "refuses-unwind",
@@ -453,16 +465,8 @@ fn an_interrupt_leaves_a_readable_result_and_no_engine() {
     let plan = fixture.plan(&["--chunks", "15,30,60", "--wait-time", "50ms"]);
     let pid_file = fixture.path("cache/work/engine.pid");
     let visits = fixture.path("out/visits");
-    let stop = async {
-        // Until the second visit replays.
-        let replaying = || {
-            let second = plan.visits[1].id();
-            visits.join(second).join("warmup/engine.log").exists() && pid_file.exists()
-        };
-        while !replaying() {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-    };
+    let second = visits.join(plan.visits[1].id()).join("warmup/engine.log");
+    let stop = until("the second visit", || second.exists() && pid_file.exists());
     let (ending, report) = fixture.sweep_plan(&plan, stop);
     assert_eq!(ending, Some(Ending::Interrupted));
     assert!(!report.complete && report.measured_anything());
@@ -539,11 +543,7 @@ fn an_adaptive_sweep_goes_on_as_it_was_decided() {
         .path("out/visits")
         .join(&whole[4])
         .join("measured/engine.log");
-    let stop = async {
-        while !fourth.exists() {
-            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-        }
-    };
+    let stop = until("the fourth visit", || fourth.exists());
     let (ending, report) = fixture.sweep_plan(&plan, stop);
     assert_eq!(ending, Some(Ending::Interrupted));
     assert!(!report.complete);
@@ -580,6 +580,36 @@ fn a_budget_that_is_spent_ends_the_sweep_and_is_said() {
              never measured: chunk"
         ),
         "{said}"
+    );
+}
+
+#[test]
+fn time_that_earlier_runs_took_is_time_of_the_budget() {
+    let fixture = Fixture::new("ok");
+    let adaptive = ["--precision", "0.001%", "--budget", "2s", "--guard", "off"];
+    let plan = fixture.plan(&[&["--chunks", "15,60"], &adaptive[..]].concat());
+    let (ending, _) = fixture.sweep_plan(&plan, std::future::ready(()));
+    assert_eq!(ending, Some(Ending::Interrupted));
+    let out = fixture.path("out");
+    let mut another_run = Journal::open(&out).unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    another_run.write(Event::Interrupted).unwrap();
+    drop(another_run);
+    let resumed = verb(&["sweep", "--quiet", "--resume", out.to_str().unwrap()]);
+    assert_eq!(resumed, code(0));
+    assert_eq!(finished(&fixture).len(), 1, "one visit is always made");
+}
+
+#[test]
+fn a_journal_that_cannot_be_synced_is_refused() {
+    let fixture = Fixture::new("ok");
+    // It takes every line, and is no disk that could have it.
+    let file = fixture.path(JOURNAL_FILE);
+    std::os::unix::fs::symlink("/dev/null", file).unwrap();
+    let refused = Journal::open(fixture.dir.path());
+    assert!(
+        matches!(refused, Err(JournalError::Io { .. })),
+        "{refused:?}"
     );
 }
 
@@ -712,35 +742,14 @@ fn a_published_number_that_was_edited_is_found() {
     assert_eq!(check(), code(1), "the samples are not those of the reports");
 }
 
-/// As many programs that do nothing but use a CPU; they end when this is dropped.
-struct Hogs(Vec<std::process::Child>);
-
-impl Hogs {
-    fn start(count: usize) -> Self {
-        let hog = |_| {
-            let mut shell = std::process::Command::new("sh");
-            shell.args(["-c", "while :; do :; done"]).spawn().unwrap()
-        };
-        Self((0..count).map(hog).collect())
-    }
-}
-
-impl Drop for Hogs {
-    fn drop(&mut self) {
-        for hog in &mut self.0 {
-            hog.kill().unwrap();
-            hog.wait().unwrap();
-        }
-    }
-}
-
 /// A sweep of one cell whose measured pass takes over a second.
 const WATCHED: [&str; 4] = ["--warmup", "none", "--wait-time", "300ms"];
 
 #[test]
 fn a_visit_that_others_disturb_is_void_and_made_again_twice() {
     let fixture = Fixture::new("ok");
-    let hogs = Hogs::start(2);
+    // As many as make a name for themselves beside whatever else runs.
+    let hogs = Hogs::start(6);
     let report = fixture.sweep(&WATCHED);
     drop(hogs);
     let records = journal::read(&fixture.path("out")).unwrap();
@@ -796,6 +805,17 @@ fn a_disturbed_visit_is_only_marked_when_that_is_asked_for() {
             .iter()
             .all(|pass| pass.machine.is_none() && pass.calibration.is_none())
     );
+}
+
+#[test]
+fn a_disturbed_visit_is_kept_when_the_budget_has_no_time_to_make_it_again() {
+    let fixture = Fixture::new("ok");
+    let hogs = Hogs::start(2);
+    let spent = ["--precision", "1%", "--budget", "1ms"];
+    let report = fixture.sweep(&[&WATCHED[..], &spent].concat());
+    drop(hogs);
+    assert_eq!((report.guard.voided, report.guard.disturbed), (0, 1));
+    assert_eq!(finished(&fixture), ["1-gas10M"]);
 }
 
 #[test]
@@ -943,14 +963,14 @@ fn a_visit_that_hangs_is_given_up() {
         "--budget",
         "1ms",
         "--ready-timeout",
-        "800ms",
+        "4s",
     ]);
     let [failure] = report.failures.as_slice() else {
         panic!("{:?}", report.failures)
     };
     assert_eq!(failure.step, "warmup");
     assert!(
-        failure.cause.contains("given up after 2 s"),
+        failure.cause.contains("given up after 8 s"),
         "{}",
         failure.cause
     );

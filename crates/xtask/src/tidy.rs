@@ -12,6 +12,7 @@ const ALLOWED_EDGES: &[(&str, &[&str])] = &[
     ("bench-stats", &[]),
     ("ecrecover", &[]),
     ("engine-api", &[]),
+    ("testkit", &["engine-api"]),
     ("threads", &[]),
     ("state-root", &["threads"]),
     ("state-db", &["state-root"]),
@@ -115,6 +116,7 @@ const MAY_START_PROGRAMS: &[&str] = &[
     "crates/engine-bench/src/observe",
     "crates/engine-bench/src/profile",
     "crates/engine-bench/src/reset",
+    "crates/testkit",
     "crates/xtask",
 ];
 
