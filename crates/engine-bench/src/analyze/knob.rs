@@ -1,12 +1,13 @@
-//! Whether the knob of a cell did anything, proved by what the engine counted.
+//! Whether the chunk size of a cell did anything, proved by what the engine counted.
 //!
 //! A chunk size can be without effect: batches shorter than it are never cut, and engines gate
-//! cutting by other rules too. A cell whose counts equal those of every other value of the knob
-//! did the same work and is inert.
+//! cutting by other rules too. A cell whose counts equal those of every other chunk size did the same
+//! work, and the chunk size is inert in it.
 //!
-//! Invariant: without counts in the engine's log nothing is claimed.
+//! Invariant: without counts in the engine's log nothing is claimed, and of cells that differ in anything
+//! but the chunk size nothing is: this explains and never judges.
 
-use super::work::Work;
+use super::{summary::Summary, work::Work};
 use crate::{plan::Cell, sweep::CHUNK_SIZE_FLAG};
 use serde::{Deserialize, Serialize};
 
@@ -102,19 +103,27 @@ fn reason(work: &Work) -> String {
 }
 
 fn chunk_size(cell: &Cell) -> Option<&str> {
-    let found = cell.flags.iter().find(|(flag, _)| flag == CHUNK_SIZE_FLAG);
-    found.map(|(_, value)| value.as_str())
+    cell.flag(CHUNK_SIZE_FLAG)
 }
 
 fn differ_in_chunk_size_alone(a: &Cell, b: &Cell) -> bool {
-    let rest = |cell: &Cell| {
-        let flags = cell
-            .flags
-            .iter()
-            .filter(|(flag, _)| flag != CHUNK_SIZE_FLAG);
-        flags.cloned().collect::<Vec<_>>()
-    };
-    a.engine == b.engine && a.gas == b.gas && chunk_size(a) != chunk_size(b) && rest(a) == rest(b)
+    chunk_size(a) != chunk_size(b) && a.differs_only_in(CHUNK_SIZE_FLAG, b)
+}
+
+/// Whether the engine counted the same work in two cells that differ in the chunk size alone; `None` of
+/// other cells, and where it counts nothing.
+pub(super) fn same_work(a: &Summary, b: &Summary) -> Option<bool> {
+    let works = a.work.as_ref().zip(b.work.as_ref());
+    let works = works.filter(|_| differ_in_chunk_size_alone(&a.cell, &b.cell));
+    works.map(|(a, b)| !differ(a, b))
+}
+
+/// Whether the chunk size changed nothing that the engine counts, in any cells that differ in it alone.
+pub(super) fn is_inert(cells: &[&Summary]) -> bool {
+    let pairs = cells.iter().enumerate();
+    let mut pairs =
+        pairs.flat_map(|(index, a)| cells[..index].iter().filter_map(|b| same_work(a, b)));
+    pairs.next().is_some_and(|same| same) && pairs.all(|same| same)
 }
 
 #[cfg(test)]

@@ -19,8 +19,9 @@ pub(super) fn comparisons(report: &Report) -> Grid {
             pair.a.clone(),
             pair.b.clone(),
             ratio_text(&pair.ratio),
-            pair.verdict.clone(),
-            pair.relevance.clone().unwrap_or_default(),
+            pair.verdict.to_string(),
+            pair.relevance
+                .map_or_else(String::new, |found| found.to_string()),
             pair.bootstrap
                 .map(|found| format!("{:.3} to {:.3}", found.low, found.high))
                 .unwrap_or_default(),
@@ -155,7 +156,7 @@ pub(super) fn disturbed(report: &Report) -> Grid {
         vec![
             (index + 1).to_string(),
             format!("{}-{}", visit.round, visit.cell),
-            visit.ended.clone(),
+            visit.ended.to_string(),
             details.join("; "),
         ]
     });

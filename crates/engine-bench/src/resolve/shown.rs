@@ -2,7 +2,8 @@
 //!
 //! Invariant: a row for every key of a sweep file that has a value, under the name of its flag.
 
-use super::{BaseSource, Origin, Origins, PayloadSource, Settings, WarmUp};
+use super::{Origin, Origins};
+use crate::sweep::{BaseSource, CHUNK_SIZE_FLAG, MIX_AXIS, PayloadSource, Settings, WarmUp};
 use clap::ValueEnum;
 use std::fmt::Write as _;
 
@@ -44,12 +45,8 @@ fn choices(settings: &Settings) -> Vec<(&'static str, String)> {
             format!("{} = {} ({kind})", engine.name, engine.program.display()),
         ));
     }
-    for axis in settings
-        .axes
-        .iter()
-        .filter(|axis| axis.flag != super::MIX_AXIS)
-    {
-        let name = if axis.flag == super::CHUNK_SIZE_FLAG {
+    for axis in settings.axes.iter().filter(|axis| axis.flag != MIX_AXIS) {
+        let name = if axis.flag == CHUNK_SIZE_FLAG {
             "chunks"
         } else {
             "axis"
@@ -113,6 +110,13 @@ fn measuring(settings: &Settings) -> Vec<(&'static str, String)> {
     let mut rows = rounds(settings);
     rows.extend([
         ("min-effect", percent(settings.min_effect)),
+        (
+            "baseline",
+            settings
+                .baseline
+                .clone()
+                .unwrap_or_else(|| "the highest".to_owned()),
+        ),
         ("no-aa", (!settings.controls).to_string()),
         ("order", word(&settings.order)),
         ("interleave", settings.interleave.to_string()),
