@@ -703,6 +703,9 @@ fn a_published_number_that_was_edited_is_found() {
     let folder = out.to_str().unwrap();
     let check = || verb(&["verify-results", folder]);
     assert_eq!(check(), code(0));
+    let against = |baseline: &str| verb(&["report", folder, "--baseline", baseline]);
+    assert_eq!((against("chunk60"), check()), (code(0), code(0)));
+    assert_eq!((against("chunk7"), check()), (code(2), code(0)));
 
     type Edit = fn(&str) -> String;
     let edits: [(&str, Edit); 4] = [

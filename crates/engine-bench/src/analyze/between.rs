@@ -14,7 +14,7 @@ use super::{
     verdict::{Ratio, Verdict},
 };
 use alloy_primitives::B256;
-use bench_stats::{Rules, Throughput, separate::compare_separate};
+use bench_stats::{Rules, Throughput, separate::compare_separate, verdict::FEWEST_ROUNDS};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -76,6 +76,8 @@ pub struct CellDifference {
     /// Execution throughput of `b` over that of `a`. The intervals hold together: of one sweep those of the
     /// level, of two sweeps those of all cells compared.
     pub ratio: Ratio,
+    /// Rounds that both have, of one sweep; of two sweeps, those of the side that has fewer.
+    pub rounds: u64,
     /// What is said of `b`.
     pub verdict: Verdict,
 }
@@ -84,9 +86,25 @@ impl CellDifference {
     /// Whether `b` is shown to be slower by more than this part: the whole interval is beyond the noise
     /// floor and beyond the part.
     pub fn is_regression(&self, part: f64) -> bool {
-        let beyond = |high: f64| high < 1.0 / (1.0 + part);
-        self.verdict == Verdict::Slower && self.ratio.high.is_some_and(beyond)
+        let high = self.ratio.high;
+        self.verdict == Verdict::Slower && high.is_some_and(|high| high < slower_by(part))
     }
+
+    /// Whether that is neither shown nor excluded: the interval reaches beyond the part.
+    pub fn may_be_regression(&self, part: f64) -> bool {
+        let low = self.ratio.low;
+        !self.is_regression(part) && low.is_none_or(|low| low < slower_by(part))
+    }
+
+    /// Whether it has the rounds that naming a difference takes.
+    pub fn has_rounds(&self) -> bool {
+        self.rounds >= FEWEST_ROUNDS as u64
+    }
+}
+
+/// The ratio of what is slower by a part, as faster by it is `1 + part`.
+fn slower_by(part: f64) -> f64 {
+    1.0 / (1.0 + part)
 }
 
 /// Compares two sides; `same_sweep` says that they are of one results folder.
@@ -171,6 +189,7 @@ fn of_report(outcome: &Outcome, pairs: &[(String, String)]) -> Vec<CellDifferenc
             a: found.b,
             b: found.a,
             ratio: found.ratio,
+            rounds: found.rounds,
             verdict: found.verdict,
         })
     };
@@ -204,6 +223,7 @@ fn separate(
             a: id_a.clone(),
             b: id_b.clone(),
             ratio: found.ratio.into(),
+            rounds: found.rounds as u64,
             verdict: match same_payloads {
                 true => Verdict::of(found.judgement),
                 false => Verdict::OtherPayloads,
@@ -352,9 +372,15 @@ mod tests {
                     low: high.map(|_| 0.4),
                     high,
                 },
+                rounds: 3,
                 verdict,
             };
             assert_eq!(found.is_regression(0.02), expected, "{verdict} {high:?}");
+            assert_ne!(
+                found.may_be_regression(0.02),
+                expected,
+                "{verdict} {high:?}"
+            );
         }
     }
 

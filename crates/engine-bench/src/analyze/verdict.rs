@@ -71,6 +71,8 @@ pub struct Comparison {
     pub b: String,
     /// Execution throughput of `a` over that of `b`; the intervals of a level hold together.
     pub ratio: Ratio,
+    /// Rounds that both have.
+    pub rounds: u64,
     /// What is said of `a`.
     pub verdict: Verdict,
     /// Whether the difference matters; null without a verdict.
@@ -161,7 +163,7 @@ impl From<(f64, f64)> for Interval {
 
 impl Comparison {
     /// The same, said of `b` beside `a`.
-    pub fn turned(self) -> Self {
+    fn turned(self) -> Self {
         let Ratio { value, low, high } = self.ratio;
         let inverse = |end: f64| 1.0 / end;
         Self {
@@ -182,7 +184,7 @@ impl Comparison {
     }
 
     /// Whether these are its two cells, in either order.
-    pub fn is_of(&self, one: &str, other: &str) -> bool {
+    fn is_of(&self, one: &str, other: &str) -> bool {
         (self.a == one && self.b == other) || (self.a == other && self.b == one)
     }
 
@@ -199,6 +201,12 @@ impl Comparison {
     pub fn is_unexplained(&self) -> bool {
         self.same_work && self.verdict.is_difference()
     }
+}
+
+/// What some comparisons say of cell `a` beside `b`.
+pub(super) fn about(pairs: &[Comparison], a: &str, b: &str) -> Option<Comparison> {
+    let found = pairs.iter().find(|pair| pair.is_of(a, b))?.clone();
+    Some(if found.a == a { found } else { found.turned() })
 }
 
 #[cfg(test)]
@@ -229,6 +237,7 @@ mod tests {
                 low: Some(0.25),
                 high: Some(0.8),
             },
+            rounds: 3,
             verdict: Verdict::Slower,
             relevance: Some(Relevance::Relevant),
             same_work: false,

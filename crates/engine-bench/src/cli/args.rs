@@ -327,8 +327,8 @@ pub struct CompareArgs {
     pub b: PathBuf,
     /// End with code 1 when a cell of B is shown to be slower than that of A by more than this, as in 2%
     ///
-    /// Shown means that the whole interval is beyond it, and beyond the noise floor. Code 2 means that a cell
-    /// has no verdict: too few rounds, no noise floor, or other payloads.
+    /// Shown means that the whole interval is beyond it, and beyond the noise floor. Code 2 means that nothing
+    /// could be shown: fewer than three rounds, no noise floor, no numbers, or other payloads.
     #[arg(long, value_name = "P%")]
     pub fail_on_regression: Option<Percent>,
     /// Print JSON instead of tables

@@ -112,18 +112,19 @@ fn judge(between: &Between, part: f64) -> (u8, Option<String>) {
     if let Some(cells) = without(Verdict::NoNoiseFloor) {
         return unknown(format!("{cells}: {}", analyze::NO_FLOOR));
     }
-    if let Some(cells) = without(Verdict::TooFewRounds) {
+    if let Some(cells) = ids(&|cell| !cell.has_rounds()) {
         return unknown(format!(
             "{cells}: so few rounds tell no regression from noise; measure both with --rounds 3 or more"
         ));
     }
-    let slower = without(Verdict::Slower).map(|cells| {
+    let open = ids(&|cell| cell.may_be_regression(part)).map(|cells| {
         format!(
-            "note: {cells} slower, but not shown to be by more than {} %; more rounds make intervals narrower",
+            "note: no regression is shown, and one of more than {} % is not excluded in {cells}; more rounds make \
+             intervals narrower",
             100.0 * part
         )
     });
-    (0, slower)
+    (0, open)
 }
 
 /// A folder, or a folder and a cell of it.

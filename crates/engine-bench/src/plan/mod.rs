@@ -564,6 +564,36 @@ mod tests {
     }
 
     #[test]
+    fn a_baseline_is_an_id_or_the_values_of_knobs() {
+        let chunks = ["--chunks", "15,60", "--gas", "10M,40M"];
+        let mixes = [&chunks[..], &["--mix", "mainnet,whale"]].concat();
+        for (flags, name, levels) in [
+            (&chunks[..], "chunk60", 2),
+            (&chunks[..], "chunk60-gas10M", 1),
+            (&mixes[..], "chunk60", 4),
+            (&mixes[..], "whale-chunk60-gas10M", 1),
+            (&chunks[..], "chunk6", 0),
+            (&["--gas", "10M"][..], "", 0),
+        ] {
+            let flags = [flags, &["--baseline", name]].concat();
+            match Plan::asked(settings(&flags), false) {
+                Ok(plan) => {
+                    let loads = plan.loads().into_iter();
+                    let found = loads.filter_map(|load| plan.baseline(&load).cloned());
+                    assert_eq!(found.count(), levels, "{flags:?}");
+                }
+                Err(error) => {
+                    let told = error.to_string();
+                    assert!(
+                        levels == 0 && told.contains(&format!("--baseline {name} ")),
+                        "{told}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
     fn reads_back_what_it_writes() {
         let dir = tempfile::tempdir().unwrap();
         let plan = Plan::new(settings(&["--axis", "engine.x=a,b", "--reset", "copy"]));
