@@ -18,7 +18,7 @@ const SAME_WORK: f64 = 0.02;
 /// Evidence about the knob of one cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Knob {
-    /// Whether it acted; `None` when the engine gives no evidence.
+    /// Whether it acted; `None` when the engine gives no evidence, and when it does not vary.
     pub acted: Option<bool>,
     /// The evidence, beginning with its figure.
     pub evidence: String,
@@ -69,22 +69,20 @@ fn one(cell: &Cell, work: Option<Work>, cells: &[&Cell], works: &[Option<Work>])
         .filter(|(other, _)| differ_in_chunk_size_alone(cell, other))
         .filter_map(|(_, work)| work.as_ref())
         .collect();
-    let acted = match others.as_slice() {
-        [] => cut(&work),
-        others => others.iter().any(|other| differ(&work, other)),
-    };
+    // What does not vary cannot be without effect.
+    let acted = others
+        .iter()
+        .map(|other| differ(&work, other))
+        .reduce(|any, one| any || one);
     let mut evidence = format!(
         "jobs per block {:.1} ({:.1} batches, {:.1} of them uncut)",
         work.jobs, work.batches, work.unsplit_batches
     );
-    if !acted {
+    if acted == Some(false) || !cut(&work) {
         evidence += "; ";
         evidence += &reason(&work);
     }
-    Knob {
-        acted: Some(acted),
-        evidence,
-    }
+    Knob { acted, evidence }
 }
 
 /// Why a chunk size moved nothing.
@@ -163,8 +161,8 @@ mod tests {
     fn equal_counts_are_inert() {
         check(&[Some(40.0), Some(10.0), Some(10.0)], &[Some(true); 3]);
         check(&[Some(10.0), Some(10.1)], &[Some(false); 2]);
-        check(&[Some(10.0)], &[Some(false)]);
-        check(&[None, Some(10.0)], &[None, Some(false)]);
+        check(&[Some(10.0)], &[None]);
+        check(&[None, Some(10.0)], &[None, None]);
     }
 
     #[test]
@@ -183,7 +181,7 @@ mod tests {
             control_of: None,
         };
         let knob = one(&cell, Some(work), &[], &[]);
-        assert_eq!(knob.acted, Some(true));
+        assert_eq!(knob.acted, None, "it is the only one");
         assert_eq!(
             knob.evidence,
             "jobs per block 41.2 (9.0 batches, 2.0 of them uncut)"
