@@ -90,11 +90,16 @@ impl Fit {
         let logs = layout.rounds(cell);
         let shared = logs
             .iter()
-            .filter_map(|(round, log)| Some(log - self.rounds.get(round)?));
+            .filter_map(|(round, log)| Some(log - self.round(*round)?));
         let shared: Vec<f64> = shared.collect();
         let own = || logs.values().copied().collect();
         let over = if shared.is_empty() { own() } else { shared };
         (!over.is_empty()).then(|| mean(&over))
+    }
+
+    /// What a round adds to the logarithms of its visits; `None` when no fitted cell has it.
+    pub fn round(&self, round: u64) -> Option<f64> {
+        self.rounds.get(&round).copied()
     }
 
     /// Variance of the difference of two fitted cells, in units of the variance of a visit: 2/n for

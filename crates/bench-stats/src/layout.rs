@@ -90,8 +90,8 @@ impl Layout {
     }
 
     /// Cells that vary more from round to round than the others of the level do, so that a common
-    /// spread would flatter them: by an F test of the cell's differences from the others' mean, which
-    /// calls a cell as steady as the others unsteady with the chance `error`.
+    /// spread would flatter them: by an F test of what is left of the cell once the others explain its
+    /// rounds, which calls a cell as steady as the others unsteady with the chance `error`.
     pub fn unsteady(&self, error: f64) -> Vec<usize> {
         let all: Vec<usize> = (0..self.cells()).collect();
         all.iter()
@@ -109,16 +109,14 @@ impl Layout {
         if others.len() < 2 {
             return None;
         }
-        let common = self.spread(&others)?;
+        let fit = Fit::of(self, &others);
+        let common = fit.spread()?;
         let (mut differences, mut per_mean) = (Vec::new(), 0.0);
         for (round, log) in &self.cells[cell] {
-            let logs = others
-                .iter()
-                .filter_map(|other| self.cells[*other].get(round));
-            let logs: Vec<f64> = logs.copied().collect();
-            if !logs.is_empty() {
-                differences.push(log - logs.iter().sum::<f64>() / logs.len() as f64);
-                per_mean += 1.0 / logs.len() as f64;
+            if let Some(of_round) = fit.round(*round) {
+                let has_round = |other: &&usize| self.cells[**other].contains_key(round);
+                differences.push(log - of_round);
+                per_mean += 1.0 / others.iter().filter(has_round).count() as f64;
             }
         }
         let own = crate::interval::standard_deviation(&differences)?.powi(2);
@@ -218,6 +216,17 @@ mod tests {
         let noisy = vec![0.2, -0.2, 0.1, 0.3, -0.3, 0.0];
         let layout = full(&[quiet(0.0), quiet(1.0), noisy, quiet(2.0)]);
         assert_eq!(layout.unsteady(0.01), [2]);
+    }
+
+    #[test]
+    fn a_cell_that_leaves_makes_no_other_unsteady() {
+        // The first two are far behind and leave after three rounds: the mean of the others moves.
+        let mut random = crate::SplitMix::new(1);
+        let rows = [(-0.4, 3), (-0.4, 3), (0.0, 12), (0.0, 12), (0.0, 12)].map(|(base, rounds)| {
+            let visit = |_| base + 0.01 * random.normal();
+            (0..rounds).map(visit).collect::<Vec<f64>>()
+        });
+        assert_eq!(full(&rows).unsteady(0.01), [0usize; 0]);
     }
 
     proptest! {

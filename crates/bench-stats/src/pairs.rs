@@ -138,7 +138,7 @@ pub fn compare_all(layout: &Layout, compared: usize, rules: &Rules) -> Compariso
 /// A level with how wide its intervals are.
 struct Fitted<'a> {
     layout: &'a Layout,
-    /// Of the cells that are steady.
+    /// Of the cells that are steady; of all where these do not have every round.
     fit: Fit,
     unsteady: Vec<usize>,
     /// Standard errors of a difference that its interval reaches to either side.
@@ -158,7 +158,16 @@ impl<'a> Fitted<'a> {
         let all: Vec<usize> = (0..layout.cells()).collect();
         let steady = all.iter().copied().filter(|cell| !unsteady.contains(cell));
         let steady: Vec<usize> = steady.collect();
-        let fit = Fit::of(layout, if steady.is_empty() { &all } else { &steady });
+        let mut fit = Fit::of(layout, &steady);
+        let covers = |cell: &usize| {
+            layout
+                .rounds(*cell)
+                .keys()
+                .all(|round| fit.round(*round).is_some())
+        };
+        if !all.iter().all(covers) {
+            fit = Fit::of(layout, &all);
+        }
         let pairs = compared * compared.saturating_sub(1) / 2;
         let reach = fit.spread().map_or(f64::NAN, |spread| {
             Reach::new(compared).at(error * (1.0 - share), spread.freedom)

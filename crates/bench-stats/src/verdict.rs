@@ -8,6 +8,9 @@
 
 use crate::interval::Estimate;
 
+/// Accepted chance that any comparison of a level misleads.
+pub const ERROR: f64 = 0.05;
+
 /// Rounds that both cells of a comparison must have before a difference between them is named.
 pub const FEWEST_ROUNDS: usize = 3;
 

@@ -6,9 +6,8 @@
 
 use bench_stats::SplitMix;
 use engine_bench::{
-    analyze::sample::{self, Sample},
-    journal::{self, Event, Journal},
     plan::{Cell, Plan, Visit},
+    record::{self, Event, Journal, PassFacts, Sample, VisitFacts, journal, measured_dir, sample},
 };
 use std::{error::Error, path::Path};
 
@@ -35,11 +34,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         .into_iter()
         .map(|record| record.event)
         .find(|event| matches!(event, Event::SweepStarted { .. }));
+    let mut started = started.ok_or("FROM measured nothing")?;
+    if let Event::SweepStarted { manifest, .. } = &mut started {
+        manifest.plan_sha256 = record::plan_sum(to);
+    }
     let mut journal = Journal::open(to)?;
-    journal.write(started.ok_or("FROM measured nothing")?)?;
+    journal.write(started)?;
     let mut random = SplitMix::new(1);
     for visit in &plan.visits {
-        let pass = to.join("visits").join(visit.id()).join("measured");
+        let pass = measured_dir(to, &visit.id());
         std::fs::create_dir_all(&pass)?;
         journal.write(Event::VisitStarted {
             visit: visit.id(),
@@ -49,7 +52,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         journal.write(Event::VisitFinished {
             visit: visit.id(),
             times: Default::default(),
-            facts: Default::default(),
+            facts: VisitFacts {
+                passes: vec![PassFacts {
+                    samples_sha256: sample::sum_of(&pass)?,
+                    ..Default::default()
+                }],
+                ..Default::default()
+            },
         })?;
     }
     journal.write(Event::SweepFinished)?;

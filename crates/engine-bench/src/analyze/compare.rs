@@ -9,11 +9,13 @@ use super::{
     level::Level,
     noise::NoiseFloor,
     outcome::Outcome,
-    sample::Sample,
     summary::{Summary, rounds_of},
     verdict::{Comparison, Interval, Relevance, Verdict, about},
 };
-use crate::plan::{Load, Plan};
+use crate::{
+    plan::{Load, Plan},
+    record::Sample,
+};
 use bench_stats::{
     Layout, Pair, Rules,
     bootstrap::{self, Resampling},
@@ -317,7 +319,8 @@ mod tests {
         ];
         let references = |name: &str| {
             let mut outcome = sweep(&cells);
-            outcome.plan = outcome
+            outcome.history.plan = outcome
+                .history
                 .plan
                 .with_baseline(Some(name.to_owned()))
                 .map_err(|e| e.to_string())?;

@@ -1,8 +1,9 @@
 //! Sweeps of made-up passes, for tests: everything but cells and passes is the small results folder's.
 
-use super::{Outcome, Sample, read_outcome, sample::tests::sample};
+use super::{Outcome, read_outcome};
 use crate::{
     plan::Cell,
+    record::{Sample, sample::tests::sample},
     sweep::{Axis, CHUNK_SIZE_FLAG, Gas},
 };
 use std::path::Path;

@@ -6,11 +6,13 @@
 use super::{
     compare::{ERROR, layout_of},
     outcome::Outcome,
-    sample::Sample,
     summary::rounds_of,
     verdict::Ratio,
 };
-use crate::plan::{Cell, Load};
+use crate::{
+    plan::{Cell, Load},
+    record::Sample,
+};
 use bench_stats::{
     Layout, Rules, compare_all,
     components::{Components, block_variance},

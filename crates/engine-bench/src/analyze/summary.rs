@@ -5,10 +5,9 @@
 use super::{
     knob::{self, Knob},
     outcome::Outcome,
-    sample::Sample,
     work::Work,
 };
-use crate::{plan::Cell, sweep::Settings};
+use crate::{plan::Cell, record::Sample, sweep::Settings};
 use bench_stats::{
     Estimate, Latencies, Throughput,
     steady::{Steadiness, steadiness},

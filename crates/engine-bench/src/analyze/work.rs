@@ -2,7 +2,7 @@
 //!
 //! Invariant: a count that one block lacks is unknown for the cell.
 
-use super::sample::Sample;
+use crate::record::Sample;
 
 /// Means per block over all measured passes of a cell.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -55,7 +55,7 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::sample::tests::sample;
+    use crate::record::sample::tests::sample;
 
     #[test]
     fn means_are_of_blocks_and_unknown_when_one_is() {

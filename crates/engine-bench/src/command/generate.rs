@@ -2,9 +2,9 @@
 
 use crate::{
     cli::{GenerateArgs, SweepArgs},
-    payload,
+    payload, resolve,
     run::{self, Progress},
-    sweep::{self, Level, Settings},
+    sweep::{Level, Settings},
 };
 use clap::Parser;
 use engine_api::PayloadFile;
@@ -56,7 +56,7 @@ fn settings(args: &GenerateArgs) -> Result<Settings> {
         sweep: SweepArgs,
     }
     let Defaults { sweep } = Defaults::try_parse_from(["sweep"])?;
-    Ok(sweep::resolve(&SweepArgs {
+    Ok(resolve::resolve(&SweepArgs {
         gas: Some(args.gas.clone()),
         count: args.count,
         mix: Some(args.mix.clone()),

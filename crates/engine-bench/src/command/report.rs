@@ -13,7 +13,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<ExitCode> {
 /// Reads a results folder and writes every rendering into it.
 pub(super) fn remake(dir: &Path, baseline: Option<String>) -> Result<report::Report> {
     let mut outcome = analyze::read_outcome(dir)?;
-    outcome.plan = outcome.plan.with_baseline(baseline)?;
+    outcome.history.plan = outcome.history.plan.with_baseline(baseline)?;
     let report = report::Report::of(&outcome);
     report::write(dir, &report)?;
     Ok(report)

@@ -4,19 +4,19 @@ use super::report;
 use crate::{
     analyze,
     cli::{EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, SweepArgs},
+    engine,
     guard::{GuardMode, Preflight},
-    journal::{self, Decision, Event, Journal, JournalError},
     live::Live,
     plan::Plan,
     profile::Profiler,
-    run::{self, DriveError, Ending, Manifest, Options, Prepared, Progress, TraceOptions},
-    sweep,
+    record::{Event, Journal, JournalError, Manifest},
+    resolve,
+    run::{self, DriveError, Ending, Options, Prepared, Progress, TraceOptions},
     trace::{self, Wanted},
 };
 use bench_stats::rounds::PILOT_ROUNDS;
 use eyre::{Report, Result, WrapErr as _, bail};
 use std::{
-    collections::HashSet,
     ffi::OsString,
     fs,
     net::SocketAddr,
@@ -27,35 +27,37 @@ use std::{
 
 pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
     let typed: Vec<OsString> = std::env::args_os().collect();
-    let (args, origins, question) = sweep::merge(args, &typed)?;
+    let (args, origins, question) = resolve::merge(args, &typed)?;
     let args = &args;
     let plan = match &args.resume {
         Some(dir) => Plan::read(dir)?,
-        None => Plan::asked(sweep::resolve(args)?, args.yes)?,
+        None => Plan::asked(resolve::resolve(args)?, args.yes)?,
     };
     if args.dry_run {
-        let values = sweep::shown(&plan.settings, &origins);
+        let values = resolve::shown(&plan.settings, &origins);
         return dry_run(&plan, question.as_deref(), &values, args.json);
     }
     if let Some(question) = question.filter(|_| !args.quiet) {
         eprintln!("{question}");
     }
     if !args.quiet {
-        plan.notes.iter().for_each(|note| eprintln!("note: {note}"));
+        let notes = plan.notes.iter().cloned().chain(engine::kept_out());
+        notes.for_each(|note| eprintln!("note: {note}"));
     }
-    let (out, earlier) = match &args.resume {
-        Some(dir) => (dir.clone(), Earlier::read(dir)?),
-        None => (new_folder(args.out.as_deref())?, Earlier::default()),
+    let out = match &args.resume {
+        Some(dir) => dir.clone(),
+        None => new_folder(args.out.as_deref())?,
     };
     let mut journal = Journal::open(&out)?;
-    let manifest = if args.resume.is_none() {
+    if args.resume.is_none() {
         plan.write(&out)?;
-        None
-    } else {
+    }
+    // What was measured is read before more is: the reports need all of it.
+    let history = analyze::read_outcome(&out)?.history;
+    if args.resume.is_some() {
         // Before anything is prepared, which may take minutes.
-        run::check_manifest(&Manifest::before(&plan, &out)?, earlier.begun_with.as_ref())?;
-        earlier.begun_with
-    };
+        run::check_manifest(&Manifest::before(&plan, &out)?, history.manifest.as_ref())?;
+    }
     let mut progress = Progress::new(args.quiet);
     if args.json && !args.quiet {
         journal.listen(run::print_event);
@@ -66,15 +68,10 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
     }
     let options = Options {
         out: &out,
-        done: earlier.done,
-        failed: earlier.failed,
-        voided: earlier.voided,
-        decided: earlier.decided,
-        spent_s: earlier.spent_s,
+        history: &history,
         progress: &progress,
         decide: &|round| analyze::decide(&out, round),
         estimate: &|| analyze::running(&out),
-        begun_with: manifest,
         preflight: preflight(&plan, args.quiet),
     };
     let tracing = Tracing {
@@ -314,50 +311,6 @@ fn dry_run(plan: &Plan, question: Option<&str>, values: &str, json: bool) -> Res
     );
     super::print(&text)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// What an interrupted sweep has done already.
-#[derive(Debug, Default)]
-struct Earlier {
-    done: HashSet<String>,
-    failed: HashSet<String>,
-    voided: Vec<String>,
-    decided: Vec<Decision>,
-    spent_s: f64,
-    begun_with: Option<Manifest>,
-}
-
-impl Earlier {
-    fn read(dir: &Path) -> Result<Self> {
-        // What was measured is read before more is: the reports need all of it.
-        analyze::read_outcome(dir)?;
-        let records = journal::read(dir)?;
-        let mut earlier = Self {
-            spent_s: analyze::wall_s(&records),
-            ..Self::default()
-        };
-        for record in records {
-            match record.event {
-                Event::VisitFinished { visit, .. } => {
-                    earlier.failed.remove(&visit);
-                    earlier.done.insert(visit);
-                }
-                Event::VisitFailed { visit, .. } => {
-                    earlier.failed.insert(visit);
-                }
-                Event::VisitUndone { visit, .. } => {
-                    earlier.done.remove(&visit);
-                }
-                Event::VisitVoided { visit, .. } => earlier.voided.push(visit),
-                Event::Decided(decision) => earlier.decided.push(decision),
-                Event::SweepStarted { manifest, .. } => {
-                    earlier.begun_with = earlier.begun_with.or(manifest);
-                }
-                _ => {}
-            }
-        }
-        Ok(earlier)
-    }
 }
 
 /// The results folder: the one asked for, which must be empty, or one named by the time.

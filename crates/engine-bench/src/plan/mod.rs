@@ -24,6 +24,39 @@ pub const PLAN_FILE: &str = "plan.json";
 const FORMAT: &str = "engine-bench-plan";
 const VERSION: u64 = 2;
 
+/// What a file of a results folder says that it is.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Format {
+    format: String,
+    version: u64,
+}
+
+impl Format {
+    pub(crate) fn of(format: &str, version: u64) -> Self {
+        let format = format.to_owned();
+        Self { format, version }
+    }
+
+    /// Refuses JSON that does not say this format and version: what it is, and what to do.
+    pub(crate) fn check(json: &[u8], format: &str, version: u64) -> Result<(), String> {
+        let found: Self = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+        if found.format != format {
+            return Err(format!(
+                "it is not of the format {format}; give the results folder of a sweep"
+            ));
+        }
+        if found.version != version {
+            return Err(format!(
+                "it is of version {}, and this program reads version {version}: use the program that wrote it, \
+                 or measure anew",
+                found.version
+            ));
+        }
+        Ok(())
+    }
+}
+
 /// Cells that a sweep may have without being asked twice.
 const MOST_CELLS_UNASKED: u128 = 1_000;
 
@@ -224,7 +257,7 @@ pub enum PlanError {
         reason: io::Error,
     },
     /// Not a plan.
-    #[error("{path} is not a plan of version 2: {reason}; give the results folder of a sweep")]
+    #[error("failed to read the plan {path}: {reason}")]
     Content {
         /// The file.
         path: PathBuf,
@@ -407,22 +440,19 @@ impl Plan {
             path: path.clone(),
             reason,
         };
-        let plan: Self =
-            serde_json::from_slice(&json).map_err(|error| refused(error.to_string()))?;
-        if plan.format == FORMAT && plan.version == VERSION {
-            return Ok(plan);
-        }
-        Err(refused(format!(
-            "it says {} version {}",
-            plan.format, plan.version
-        )))
+        // Before anything else is looked for: another version has other fields.
+        Format::check(&json, FORMAT, VERSION).map_err(refused)?;
+        serde_json::from_slice(&json).map_err(|error| refused(error.to_string()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::{self, EngineKind, EngineSpec, ResetMethod};
+    use crate::{
+        resolve::resolve,
+        sweep::{CHUNK_SIZE_FLAG, EngineKind, EngineSpec, ResetMethod},
+    };
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -434,7 +464,7 @@ mod tests {
         let crate::cli::Verb::Sweep(args) = cli.verb else {
             panic!("not a sweep")
         };
-        let mut settings = sweep::resolve(&args).unwrap();
+        let mut settings = resolve(&args).unwrap();
         settings.engines[0].program = "/bin/engine-bench".into();
         settings
     }
@@ -474,7 +504,7 @@ mod tests {
             name: "geth".into(),
             program: "/bin/geth".into(),
             kind: EngineKind::Geth,
-            lacks: vec![sweep::CHUNK_SIZE_FLAG.into()],
+            lacks: vec![CHUNK_SIZE_FLAG.into()],
         });
         let plan = Plan::new(settings);
         let ids: Vec<_> = plan.cells.iter().map(|cell| cell.id.as_str()).collect();
@@ -600,13 +630,21 @@ mod tests {
         assert_eq!(plan.settings.reset, ResetMethod::Copy);
         plan.write(dir.path()).unwrap();
         assert_eq!(Plan::read(dir.path()).unwrap(), plan);
-        std::fs::write(dir.path().join(PLAN_FILE), "{\"format\":").unwrap();
-        assert!(
-            Plan::read(dir.path())
-                .unwrap_err()
-                .to_string()
-                .contains("is not a plan")
-        );
+        for (text, said) in [
+            (r#"{"format":"#, "EOF while parsing"),
+            (
+                r#"{"format":"engine-bench-journal"}"#,
+                "it is not of the format engine-bench-plan",
+            ),
+            (
+                r#"{"format":"engine-bench-plan","version":1}"#,
+                "it is of version 1, and this program reads version 2: use the program that wrote it, or measure anew",
+            ),
+        ] {
+            std::fs::write(dir.path().join(PLAN_FILE), text).unwrap();
+            let refused = Plan::read(dir.path()).unwrap_err().to_string();
+            assert!(refused.contains(said), "{refused}");
+        }
     }
 
     proptest! {

@@ -156,7 +156,7 @@ pub(super) fn disturbed(report: &Report) -> Grid {
         vec![
             (index + 1).to_string(),
             format!("{}-{}", visit.round, visit.cell),
-            visit.ended.clone(),
+            visit.ended.to_string(),
             details.join("; "),
         ]
     });

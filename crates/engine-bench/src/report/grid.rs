@@ -4,7 +4,8 @@
 
 use super::model::{CellReport, Report};
 use crate::{
-    analyze::{Failure, Level, LevelNoise, Ratio, Verdict},
+    analyze::{Level, LevelNoise, Ratio, Verdict},
+    record::Failure,
     sweep::{CHUNK_SIZE_FLAG, Gas},
 };
 use serde_json::{Map, Value};

@@ -3,7 +3,7 @@
 use super::model::CellReport;
 use crate::{
     analyze::{Level, Outcome},
-    journal::Decision,
+    record::Decision,
     sweep::MIX_AXIS,
 };
 use serde::{Deserialize, Serialize};

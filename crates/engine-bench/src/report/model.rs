@@ -12,13 +12,10 @@ use super::{
     work::WorkReport,
 };
 use crate::{
-    analyze::{
-        self, Attribution, Comparison, Failure, Knob, Level, NoiseFloor, Outcome, Summary,
-        TimeSplit, log::engine_time_source,
-    },
+    analyze::{self, Attribution, Comparison, Knob, Level, NoiseFloor, Outcome, Summary},
     guard::Preflight,
     profile::CellProfile,
-    run::{Environment, Manifest},
+    record::{Environment, Failure, Manifest, TimeSplit, log::engine_time_source},
     sweep::Settings,
     trace::CellTraces,
 };

@@ -2,21 +2,36 @@
 //!
 //! Invariant: a resolved path is absolute, so that a plan means the same from any folder.
 
-use super::{
-    Adaptive, Axis, BaseSource, CHUNK_SIZE_FLAG, DEFAULT_MIN_EFFECT, Design, EngineKind,
-    EngineSpec, Exclusion, Gas, Level, MIX_AXIS, Order, PayloadSource, ResetMethod, Setting,
-    Settings, engine::engines, value::GasList,
+mod engines;
+mod file;
+mod merge;
+mod schema;
+mod shown;
+
+pub(crate) use engines::{embedded_engine, version_line};
+pub use file::FileError;
+pub use merge::{MergeError, Origin, Origins, merge};
+pub use schema::schema;
+pub use shown::shown;
+
+use crate::{
+    cache,
+    cli::SweepArgs,
+    guard::GuardMode,
+    plan,
+    sweep::{
+        Adaptive, Axis, BaseSource, CHUNK_SIZE_FLAG, DEFAULT_MIN_EFFECT, Design, EngineKind,
+        EngineSpec, Exclusion, Gas, GasList, Level, MIX_AXIS, Order, PayloadSource, ResetMethod,
+        Setting, Settings, default_count,
+    },
 };
-use crate::{cache, cli::SweepArgs, guard::GuardMode, plan};
+use engines::engines;
 use std::{
     collections::BTreeSet,
     io,
     path::{Path, PathBuf},
     time::Duration,
 };
-
-/// Gas that a pass replays at least, unless a count is given.
-const PASS_GAS: u64 = 1_000_000_000;
 
 /// Relative difference that an adaptive sweep resolves unless told otherwise.
 const DEFAULT_PRECISION: f64 = 0.01;
@@ -33,9 +48,6 @@ const DEFAULT_MIX: &str = "mainnet";
 
 /// reth's default `--engine.persistence-threshold`, passed to every engine explicitly.
 const PERSISTENCE_THRESHOLD: u64 = 2;
-
-/// The engine's flag of that name.
-const PERSISTENCE_THRESHOLD_FLAG: &str = "engine.persistence-threshold";
 
 /// Flags that the harness sets itself: they cannot be swept.
 const RESERVED_FLAGS: [&str; 15] = [
@@ -214,22 +226,6 @@ fn guard(args: &SweepArgs) -> GuardMode {
     } else {
         args.guard.unwrap_or_default()
     }
-}
-
-impl Settings {
-    /// The persistence threshold of a cell: what an axis sets, or the sweep's own.
-    pub fn threshold_of(&self, flags: &[(String, String)]) -> u64 {
-        let set = flags
-            .iter()
-            .find(|(flag, _)| flag == PERSISTENCE_THRESHOLD_FLAG);
-        set.and_then(|(_, value)| value.parse().ok())
-            .unwrap_or(self.persistence_threshold)
-    }
-}
-
-/// Payloads of one pass at a gas level when no count is given: at least 1 Ggas.
-pub(crate) fn default_count(gas: Gas) -> u64 {
-    PASS_GAS.div_ceil(gas.0)
 }
 
 /// The canonical name of a profile.

@@ -4,10 +4,13 @@
 //! replaces the one of the same knob only. What contradicts then is refused by the flags' own rules.
 
 use super::{
-    Axis, CHUNK_SIZE_FLAG, FileError, Setting,
+    FileError,
     file::{self, Word},
 };
-use crate::cli::{Cli, SweepArgs, Verb};
+use crate::{
+    cli::{Cli, SweepArgs, Verb},
+    sweep::{Axis, CHUNK_SIZE_FLAG, Setting},
+};
 use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, parser::ValueSource};
 use std::{collections::BTreeMap, ffi::OsString, path::Path};
 

@@ -2,7 +2,8 @@
 //!
 //! Invariant: a row for every key of a sweep file that has a value, under the name of its flag.
 
-use super::{BaseSource, Origin, Origins, PayloadSource, Settings, WarmUp};
+use super::{Origin, Origins};
+use crate::sweep::{BaseSource, CHUNK_SIZE_FLAG, MIX_AXIS, PayloadSource, Settings, WarmUp};
 use clap::ValueEnum;
 use std::fmt::Write as _;
 
@@ -44,12 +45,8 @@ fn choices(settings: &Settings) -> Vec<(&'static str, String)> {
             format!("{} = {} ({kind})", engine.name, engine.program.display()),
         ));
     }
-    for axis in settings
-        .axes
-        .iter()
-        .filter(|axis| axis.flag != super::MIX_AXIS)
-    {
-        let name = if axis.flag == super::CHUNK_SIZE_FLAG {
+    for axis in settings.axes.iter().filter(|axis| axis.flag != MIX_AXIS) {
+        let name = if axis.flag == CHUNK_SIZE_FLAG {
             "chunks"
         } else {
             "axis"

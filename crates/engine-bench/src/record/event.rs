@@ -1,12 +1,11 @@
 //! What a journal tells: the events of a sweep and what they carry.
 //!
-//! Invariant: what version 2 did not have from the start is optional, so that every journal of it can
-//! be read.
+//! Invariant: what is absent was not found; nothing has a value that nobody wrote.
 
+use super::{Environment, Manifest};
 use crate::{
     client::BlockIdentity,
     guard::{Calibration, Contamination, Preflight, Readings},
-    run::{Environment, Manifest},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -42,8 +41,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         preflight: Option<Preflight>,
         /// What is measured, by content.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        manifest: Option<Manifest>,
+        manifest: Manifest,
     },
     /// State or payloads could not be made: nothing is measured.
     PreparationFailed {
@@ -188,15 +186,13 @@ pub struct VisitTimes {
     /// Deliberate waiting between payloads.
     pub wait_s: f64,
     /// The guard's looks and the calibration.
-    #[serde(default)]
     pub guard_s: f64,
 }
 
 /// What was found in a visit beside its samples.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct VisitFacts {
-    /// One entry for each pass, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// One entry for each pass, in order; the last is the measured one.
     pub passes: Vec<PassFacts>,
     /// What disturbed the measured pass.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -209,14 +205,12 @@ pub struct PassFacts {
     /// `warmup` or `measured`, as its folder is called.
     pub pass: String,
     /// SHA-256 of its `samples.csv`, in hexadecimal.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub samples_sha256: String,
-    /// SHA-256 of what the engine exported before and after it, in hexadecimal.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub metrics_sha256: String,
-    /// The state that it began with.
+    /// SHA-256 of what the engine exported before and after it, in hexadecimal; absent when it exported nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<StateFacts>,
+    pub metrics_sha256: Option<String>,
+    /// The state that it began with.
+    pub state: StateFacts,
     /// How long the fixed work took just before; of measured passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,

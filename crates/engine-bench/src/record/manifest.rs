@@ -2,18 +2,20 @@
 //!
 //! Invariant: depends on the bytes of programs and payloads, not on where they are.
 
-use super::{InStep as _, Prepared, Step, StepError};
+use super::{Environment, sum};
 use crate::{
+    engine::Variables,
     plan::{PLAN_FILE, Plan},
     sweep::{EngineSpec, Gas},
 };
 use alloy_primitives::hex;
+use engine_api::PreparedPayload;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{
     fs::{self, File},
     io,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// What a sweep measures. Sums are SHA-256 in hexadecimal.
@@ -31,6 +33,9 @@ pub struct Manifest {
     pub kernel: String,
     /// Model of the processor, and how many of it.
     pub processor: String,
+    /// The environment of the engines; no part of what has to stay the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variables: Option<Variables>,
 }
 
 /// The program of an engine.
@@ -55,14 +60,17 @@ pub struct PayloadSum {
     pub sha256: String,
 }
 
-/// The sum of a plan as it lies in a results folder; empty when there is none.
-pub(crate) fn plan_sum(out: &Path) -> String {
-    fs::read(out.join(PLAN_FILE)).map_or_else(|_| String::new(), |plan| sum(&plan))
+/// The program of an engine cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to read the program {program}: {reason}")]
+pub struct ProgramError {
+    program: PathBuf,
+    reason: io::Error,
 }
 
-/// The sum of these bytes.
-pub(crate) fn sum(bytes: &[u8]) -> String {
-    hex::encode(Sha256::digest(bytes))
+/// The sum of a plan as it lies in a results folder; empty when there is none.
+pub fn plan_sum(out: &Path) -> String {
+    fs::read(out.join(PLAN_FILE)).map_or_else(|_| String::new(), |plan| sum(&plan))
 }
 
 impl Manifest {
@@ -70,8 +78,8 @@ impl Manifest {
     ///
     /// # Errors
     /// When a program cannot be read.
-    pub fn before(plan: &Plan, out: &Path) -> Result<Self, StepError> {
-        let machine = super::Environment::read();
+    pub fn before(plan: &Plan, out: &Path) -> Result<Self, ProgramError> {
+        let machine = Environment::read();
         let engines = plan.settings.engines.iter().map(EngineSum::of);
         Ok(Self {
             plan_sha256: plan_sum(out),
@@ -80,33 +88,8 @@ impl Manifest {
             harness_version: machine.harness_version,
             kernel: machine.kernel,
             processor: format!("{} × {}", machine.cpus, machine.cpu_model),
+            variables: Some(variables(plan)),
         })
-    }
-
-    /// The same with the payloads. A list that cannot be loaded is left out: its visits fail.
-    pub(super) fn with_payloads(mut self, plan: &Plan, prepared: &Prepared) -> Self {
-        let mixes = plan.settings.mixes();
-        let mixes = if mixes.is_empty() { vec![""] } else { mixes };
-        for mix in mixes {
-            for level in &plan.settings.levels {
-                let Prepared { payloads, base, .. } = prepared;
-                let Ok(list) = payloads.load(mix, *level, base) else {
-                    continue;
-                };
-                let requests = list.iter().fold(Sha256::new(), |digest, payload| {
-                    digest
-                        .chain_update(&payload.new_payload)
-                        .chain_update(&payload.forkchoice)
-                });
-                self.payloads.push(PayloadSum {
-                    mix: mix.to_owned(),
-                    gas: level.gas,
-                    payloads: list.len() as u64,
-                    sha256: hex::encode(requests.finalize()),
-                });
-            }
-        }
-        self
     }
 
     /// What of the earlier manifest is not so any more, a sentence each. Payloads are looked at when
@@ -153,19 +136,47 @@ impl Manifest {
 }
 
 impl EngineSum {
-    fn of(engine: &EngineSpec) -> Result<Self, StepError> {
+    fn of(engine: &EngineSpec) -> Result<Self, ProgramError> {
         let sum = || -> io::Result<String> {
             let mut digest = Sha256::new();
             io::copy(&mut File::open(&engine.program)?, &mut digest)?;
             Ok(hex::encode(digest.finalize()))
         };
-        let read = sum()
-            .map_err(|reason| format!("failed to read {}: {reason}", engine.program.display()));
         Ok(Self {
             name: engine.name.clone(),
-            sha256: read.in_step(Step::State)?,
+            sha256: sum().map_err(|reason| ProgramError {
+                program: engine.program.clone(),
+                reason,
+            })?,
         })
     }
+}
+
+impl PayloadSum {
+    /// The sum of a list of this mix and gas level.
+    pub fn of(mix: &str, gas: Gas, list: &[PreparedPayload]) -> Self {
+        let requests = list.iter().fold(Sha256::new(), |digest, payload| {
+            digest
+                .chain_update(&payload.new_payload)
+                .chain_update(&payload.forkchoice)
+        });
+        Self {
+            mix: mix.to_owned(),
+            gas,
+            payloads: list.len() as u64,
+            sha256: hex::encode(requests.finalize()),
+        }
+    }
+}
+
+fn variables(plan: &Plan) -> Variables {
+    let started = plan.cells.iter().filter_map(|cell| {
+        let mut engines = plan.settings.engines.iter();
+        let engine = engines.find(|engine| engine.name == cell.engine)?;
+        let knobs = plan.settings.knobs_of(engine, &cell.flags);
+        Some((cell.id.as_str(), engine, knobs))
+    });
+    Variables::of(started)
 }
 
 /// As much of a sum as a person compares.
@@ -193,6 +204,7 @@ mod tests {
             harness_version: "1".into(),
             kernel: "Linux 1".into(),
             processor: "2 × X".into(),
+            variables: None,
         }
     }
 

@@ -60,20 +60,15 @@ pub struct Sample {
     /// Trie nodes that the jobs revealed.
     pub nodes_revealed: Option<u64>,
     /// Revealed nodes that another job had revealed before.
-    #[serde(default)]
     pub nodes_reread: Option<u64>,
     /// Targets that needed no job, because their path was known.
-    #[serde(default)]
     pub known_paths: Option<u64>,
     /// Trie nodes hashed.
-    #[serde(default)]
     pub nodes_hashed: Option<u64>,
     /// Nodes that had to be worked on one after the other.
-    #[serde(default)]
     pub longest_chain: Option<u64>,
     /// When the payload's turn began, since the first turn of all cells that were replayed in turn; absent
     /// where the cell had the machine to itself. Its other times stand still during the turns of others.
-    #[serde(default)]
     pub turn_start_ns: Option<u64>,
 }
 
@@ -115,7 +110,7 @@ pub fn sum_of(dir: &Path) -> Result<String, SampleError> {
         path,
         reason: reason.into(),
     })?;
-    Ok(crate::run::sum(&bytes))
+    Ok(super::sum(&bytes))
 }
 
 /// Reads `samples.csv` of a pass.
@@ -138,7 +133,7 @@ pub fn read_samples(dir: &Path) -> Result<Vec<Sample>, SampleError> {
 ///
 /// # Errors
 /// When rows cannot be made.
-pub(super) fn verify_pass(dir: &Path, samples: &[Sample]) -> Result<Vec<String>, SampleError> {
+pub(crate) fn verify_pass(dir: &Path, samples: &[Sample]) -> Result<Vec<String>, SampleError> {
     let mut findings = Vec::new();
     let latencies = rows(samples.iter().map(LatencyRow::of));
     let gas = rows(samples.iter().map(GasRow::of));

@@ -4,14 +4,8 @@
 //! line that was cut short is dropped. Every line carries a sum of itself and the sum before, so
 //! that a line that was changed, removed or put in is noticed.
 
-mod event;
-
-pub use event::{
-    DatabaseFacts, Decision, Event, Interleaving, LevelDecision, PassFacts, Record, StateFacts,
-    VisitFacts, VisitTimes,
-};
-
-use serde::{Deserialize, Serialize};
+use super::{Event, Record};
+use crate::plan::Format;
 use sha2::{Digest as _, Sha256};
 use std::{
     fs::{self, File, TryLockError},
@@ -25,13 +19,6 @@ pub const JOURNAL_FILE: &str = "journal.ndjson";
 
 const FORMAT: &str = "engine-bench-journal";
 const VERSION: u64 = 2;
-
-/// First line of a journal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Header {
-    format: String,
-    version: u64,
-}
 
 /// Why a journal cannot be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -75,10 +62,12 @@ pub enum JournalError {
         line: usize,
     },
     /// Another file, or another version of it.
-    #[error("{path} is not a journal of version 2; give the results folder of a sweep")]
+    #[error("failed to read the journal {path}: {reason}")]
     Foreign {
         /// The file.
         path: PathBuf,
+        /// What it is, and what to do about it.
+        reason: String,
     },
 }
 
@@ -129,10 +118,7 @@ impl Journal {
             file.set_len(whole as u64).map_err(failed)?;
         }
         if whole == 0 {
-            let header = Header {
-                format: FORMAT.to_owned(),
-                version: VERSION,
-            };
+            let header = Format::of(FORMAT, VERSION);
             let text = serde_json::to_string(&header).map_err(|error| failed(error.into()))?;
             append(&mut file, text).map_err(failed)?;
         }
@@ -208,11 +194,9 @@ pub fn read(dir: &Path) -> Result<Vec<Record>, JournalError> {
     let text = String::from_utf8(text)
         .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))?;
     let mut lines = text.lines();
-    let header: Option<Header> = lines
-        .next()
-        .and_then(|line| serde_json::from_str(line).ok());
-    if !header.is_some_and(|header| header.format == FORMAT && header.version == VERSION) {
-        return Err(JournalError::Foreign { path });
+    let header = lines.next().unwrap_or_default();
+    if let Err(reason) = Format::check(header.as_bytes(), FORMAT, VERSION) {
+        return Err(JournalError::Foreign { path, reason });
     }
     let mut before = String::new();
     let event = |(index, line): (usize, &str)| {
@@ -239,10 +223,10 @@ fn whole_lines(text: &[u8]) -> usize {
 }
 
 /// Whether a line carries the sum that it has to behind one with the sum `before`, which becomes its
-/// own. Lines of programs that wrote none have none, but none comes behind one that has.
+/// own.
 fn follows(before: &mut String, line: &str) -> bool {
     let Some((text, sum)) = sum_of(line) else {
-        return before.is_empty();
+        return false;
     };
     let right = next_sum(before, &text) == sum;
     sum.clone_into(before);
@@ -281,6 +265,7 @@ fn append(file: &mut File, mut line: String) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::VisitTimes;
 
     fn failed(visit: &str) -> Event {
         Event::VisitFailed {
@@ -325,16 +310,23 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         drop(Journal::open(dir.path()).unwrap());
         drop(Journal::open(dir.path()).unwrap());
-        let text = fs::read_to_string(dir.path().join(JOURNAL_FILE)).unwrap();
+        let path = dir.path().join(JOURNAL_FILE);
+        let text = fs::read_to_string(&path).unwrap();
         assert_eq!(
             text,
             "{\"format\":\"engine-bench-journal\",\"version\":2}\n"
         );
-        fs::write(dir.path().join(JOURNAL_FILE), "{}\n").unwrap();
-        assert!(matches!(
-            read(dir.path()),
-            Err(JournalError::Foreign { .. })
-        ));
+        for (header, said) in [
+            ("{}", "it is not of the format engine-bench-journal"),
+            (
+                &text.replace('2', "1"),
+                "it is of version 1, and this program reads version 2: use the program that wrote it",
+            ),
+        ] {
+            fs::write(&path, format!("{}\n", header.trim_end())).unwrap();
+            let refused = read(dir.path()).unwrap_err().to_string();
+            assert!(refused.contains(said), "{refused}");
+        }
     }
 
     /// A journal of four events, as its lines.
@@ -389,28 +381,6 @@ mod tests {
             edit(&mut edited);
             assert_eq!(noticed(&edited), expected, "edit {index}");
         }
-    }
-
-    #[test]
-    fn a_journal_of_a_program_without_sums_goes_on_with_them() {
-        let dir = tempfile::tempdir().unwrap();
-        let lines = four_lines(dir.path());
-        let without = |line: &String| sum_of(line).map_or(line.clone(), |(text, _)| text);
-        let old: Vec<String> = lines.iter().map(without).collect();
-        let path = dir.path().join(JOURNAL_FILE);
-        fs::write(&path, old.join("\n") + "\n").unwrap();
-        let mut journal = Journal::open(dir.path()).unwrap();
-        journal.write(failed("3-a")).unwrap();
-        drop(journal);
-        Journal::open(dir.path())
-            .unwrap()
-            .write(failed("3-b"))
-            .unwrap();
-        assert_eq!(read(dir.path()).unwrap().len(), 6);
-        let text = fs::read_to_string(&path).unwrap();
-        fs::write(&path, text.replacen("3-a", "3-c", 1)).unwrap();
-        let edited = read(dir.path());
-        assert!(matches!(edited, Err(JournalError::Edited { line: 6, .. })));
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //!
 //! Invariant: an unknown or damaged line is passed over; it never stops a report.
 
-use crate::{analyze::sample::Sample, sweep::EngineKind};
+use super::Sample;
+use crate::sweep::EngineKind;
 use alloy_primitives::B256;
 use std::{
     collections::HashMap,
@@ -154,7 +155,7 @@ fn duration_ns(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::sample::tests::sample;
+    use crate::record::sample::tests::sample;
     use proptest::prelude::*;
     use std::time::Duration;
 
