@@ -315,7 +315,7 @@ fn a_datadir_of_the_user_is_copied_unless_it_is_worked_on_in_place() {
     assert!(
         ahead
             .stderr
-            .contains("ends at block 4, behind --target-block 9"),
+            .contains("--target-block 9 is above block 4"),
         "{}",
         ahead.stderr
     );

@@ -10,6 +10,7 @@ mod leftover;
 mod process;
 mod ready;
 mod reth;
+mod trial;
 
 pub(crate) use adapter::shared_flags;
 pub use adapter::{stats_command, unwind_command};
@@ -20,6 +21,7 @@ pub(crate) use process::output_of;
 pub use process::{Engine, ToolRun, run_tool};
 pub use ready::wait_until_ready;
 pub use reth::init_command;
+pub use trial::{can_try, refusal};
 
 use crate::client::ClientError;
 use std::{io, path::PathBuf, time::Duration};
