@@ -14,6 +14,7 @@ mod observe;
 mod observed;
 mod profiled;
 mod support;
+mod variables;
 mod workload;
 
 use alloy_consensus::TxEnvelope;
