@@ -54,7 +54,7 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
     let history = analyze::read_outcome(&out)?.history;
     if args.resume.is_some() {
         // Before anything is prepared, which may take minutes.
-        run::check_manifest(&Manifest::before(&plan, &out)?, history.manifest.as_ref())?;
+        run::check_manifest(&Manifest::before(&plan, &out)?, history.manifest())?;
     }
     let mut progress = Progress::new(args.quiet);
     if args.json && !args.quiet {
@@ -229,12 +229,7 @@ async fn measure(
             }
         }
         Err(error) => {
-            let step = error.step.to_string();
-            journal.write(Event::PreparationFailed {
-                step,
-                cause: error.cause,
-                log: error.log,
-            })?;
+            journal.write(Event::PreparationFailed(error.failure("prepare")))?;
             Ok(Ending::Complete)
         }
     }
