@@ -156,12 +156,7 @@ impl Fixture {
                     Some(drive.await.unwrap())
                 }
                 Err(error) => {
-                    let step = error.step.to_string();
-                    let event = Event::PreparationFailed {
-                        step,
-                        cause: error.cause,
-                        log: error.log,
-                    };
+                    let event = Event::PreparationFailed(error.failure("prepare"));
                     journal.write(event).unwrap();
                     None
                 }
@@ -756,28 +751,19 @@ fn a_visit_that_others_disturb_is_void_and_made_again_twice() {
     let hogs = Hogs::start(6);
     let report = fixture.sweep(&WATCHED);
     drop(hogs);
-    let records = journal::read(&fixture.path("out")).unwrap();
-    let mut voids = Vec::new();
-    for record in &records {
-        if let Event::VisitVoided {
-            kept_in,
-            attempt,
-            facts,
-            ..
-        } = &record.event
-        {
-            voids.push((kept_in.as_str(), *attempt));
-            assert!(!facts.contaminations.is_empty());
-            assert!(
-                fixture
-                    .path("out/visits")
-                    .join(kept_in)
-                    .join("measured/samples.csv")
-                    .exists()
-            );
-        }
-    }
+    let history = History::read(&fixture.path("out")).unwrap();
+    let voids = history.attempts.iter();
+    let voids = voids.filter_map(|made| Some((made.kept_in.as_deref()?, made.attempt)));
+    let voids: Vec<_> = voids.collect();
     assert_eq!(voids, [("1-gas10M.void1", 1), ("1-gas10M.void2", 2)]);
+    for (made, (kept_in, _)) in history.attempts.iter().zip(voids) {
+        assert!(!made.facts.contaminations.is_empty());
+        assert!(
+            measured_dir(&fixture.path("out"), kept_in)
+                .join("samples.csv")
+                .exists()
+        );
+    }
     assert_eq!(finished(&fixture), ["1-gas10M"]);
     let ended: Vec<Ended> = report.visits.iter().map(|visit| visit.ended).collect();
     assert_eq!(ended, [Ended::Voided, Ended::Voided, Ended::Finished]);
@@ -888,8 +874,8 @@ fn a_sweep_goes_on_only_with_what_it_was_begun_with() {
     shell("echo >> \"$1\"", &engine);
     assert_eq!(resume(), code(2), "another program");
     let now = Manifest::before(&plan, &out).unwrap();
-    let then = History::read(&out).unwrap().manifest;
-    let refused = run::check_manifest(&now, then.as_ref())
+    let then = History::read(&out).unwrap();
+    let refused = run::check_manifest(&now, then.manifest())
         .unwrap_err()
         .to_string();
     assert!(

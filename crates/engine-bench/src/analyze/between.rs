@@ -256,8 +256,9 @@ fn flat(side: &Side<'_>) -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();
     let outcome = side.outcome;
     flatten("configuration", json(&outcome.plan.settings), &mut flat);
-    flatten("machine", json(&outcome.environment), &mut flat);
-    flatten("engine_versions", json(&outcome.engine_versions), &mut flat);
+    let begun = outcome.begun.clone().unwrap_or_default();
+    flatten("machine", json(&begun.environment), &mut flat);
+    flatten("engine_versions", json(&begun.engine_versions), &mut flat);
     let cell = side.cell.and_then(|id| outcome.plan.cell(id));
     if let Some(cell) = cell {
         flatten("cell", Value::Object(cell.axes()), &mut flat);

@@ -63,8 +63,8 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
         None => new_folder(args.out.as_deref())?,
     };
     if args.resume.is_some() {
-        let started_with = analyze::read_outcome(&out)?.history.manifest;
-        run::check_manifest(&Manifest::before(&plan, &out)?, started_with.as_ref())?;
+        let started_with = analyze::read_outcome(&out)?.history;
+        run::check_manifest(&Manifest::before(&plan, &out)?, started_with.manifest())?;
     }
     if args.dry_run {
         let values = resolve::shown(&plan.settings, &origins);
@@ -253,12 +253,7 @@ async fn measure(
             }
         }
         Err(error) => {
-            let step = error.step.to_string();
-            journal.write(Event::PreparationFailed {
-                step,
-                cause: error.cause,
-                log: error.log,
-            })?;
+            journal.write(Event::PreparationFailed(error.failure("prepare")))?;
             Ok(Ending::Complete)
         }
     }

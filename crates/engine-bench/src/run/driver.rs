@@ -15,8 +15,8 @@ use crate::{
     live::Visited,
     plan::{Plan, Visit},
     record::{
-        Decision, Environment, Event, History, Interleaving, Journal, JournalError, Manifest,
-        PayloadSum, RecordError, Running, VisitFacts, VisitTimes,
+        Begun, Decision, Environment, Event, History, Interleaving, Journal, JournalError,
+        Manifest, PayloadSum, RecordError, Running, VisitFacts, VisitTimes,
     },
     sweep::{Order, WarmUp},
 };
@@ -100,14 +100,14 @@ pub async fn drive(
         payloads: payload_sums(plan, prepared),
         ..Manifest::before(plan, options.out).in_step(Step::State)?
     };
-    check_manifest(&manifest, options.history.manifest.as_ref())?;
-    journal.write(Event::SweepStarted {
+    check_manifest(&manifest, options.history.manifest())?;
+    journal.write(Event::SweepStarted(Begun {
         base: prepared.base,
         engine_versions: prepared.engine_versions.clone(),
         environment: Environment::read(),
         preflight: options.preflight.clone(),
         manifest,
-    })?;
+    }))?;
     options.progress.plan(plan.visits.len() as u64);
     tokio::pin!(interrupted);
     let mut rounds = Rounds::new(plan, options);
@@ -335,13 +335,8 @@ impl<'a> Driver<'a> {
             Ok(facts) => facts,
             Err(error) => {
                 disk_has_room(self.options.out, &id, &error)?;
-                journal.write(Event::VisitFailed {
-                    visit: id,
-                    step: error.step.to_string(),
-                    cause: error.cause.clone(),
-                    log: error.log.clone(),
-                    times,
-                })?;
+                let failure = error.failure(&id);
+                journal.write(Event::VisitFailed { failure, times })?;
                 return Ok(Ended::Failed(error));
             }
         };

@@ -34,6 +34,8 @@ pub(crate) use state::init_datadir;
 pub use state::{StateKey, make_state};
 pub use traced::{TraceOptions, trace};
 
+use crate::record::Failure;
+
 /// A step that failed, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("{step}: {cause}")]
@@ -56,9 +58,17 @@ impl StepError {
             log: lines.collect(),
         }
     }
-}
 
-impl StepError {
+    /// What the journal says of it.
+    pub fn failure(&self, visit: &str) -> Failure {
+        Failure {
+            visit: visit.to_owned(),
+            step: self.step.to_string(),
+            cause: self.cause.clone(),
+            log: self.log.clone(),
+        }
+    }
+
     /// The same failure, of another visit.
     pub(crate) fn again(&self) -> Self {
         Self {
