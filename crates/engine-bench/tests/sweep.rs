@@ -721,7 +721,7 @@ fn a_published_number_that_was_edited_is_found() {
     type Edit = fn(&str) -> String;
     let edits: [(&str, Edit); 4] = [
         ("report.json", |text| {
-            text.replacen("\"value\": 0.", "\"value\": 9.", 1)
+            text.replacen("\"visits\": 2", "\"visits\": 9", 1)
         }),
         ("report.md", |text| {
             text.replacen("noise floor", "noise  floor", 1)
