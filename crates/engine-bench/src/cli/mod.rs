@@ -1,7 +1,7 @@
-//! The command line: what may be typed, and which command handles it.
+//! The command line: what may be typed.
 //!
-//! Invariant: this module only parses and dispatches. Defaults that depend on anything but the
-//! flag itself are resolved in [`crate::sweep`].
+//! Invariant: this module only parses. Defaults that depend on anything but the flag itself are resolved in
+//! [`crate::resolve`].
 
 mod args;
 
@@ -11,7 +11,6 @@ pub use args::{
 };
 
 use clap::{Parser, Subcommand};
-use std::process::ExitCode;
 
 /// Exit code of a command that was refused or could not measure anything.
 pub const EXIT_NOTHING_MEASURED: u8 = 2;
@@ -22,7 +21,7 @@ pub const EXIT_FOUND: u8 = 1;
 /// Exit code of a command that was interrupted (128 + SIGINT).
 pub const EXIT_INTERRUPTED: u8 = 130;
 
-/// Measures an Ethereum execution engine while its parameters are swept.
+/// Measures which settings of an Ethereum execution engine are faster, and which differences are real.
 #[derive(Debug, Parser)]
 #[command(name = "engine-bench", version, after_help = ENGINE_HELP)]
 pub struct Cli {
@@ -34,17 +33,19 @@ pub struct Cli {
 const ENGINE_HELP: &str = "Example:
   engine-bench sweep --chunks 15,30,60 --gas 10M,40M
 
-The embedded engine, bench-reth, is started by the same program:
+The embedded engine, bench-reth, is part of this program:
   engine-bench node …                    run a node
-  engine-bench stage unwind to-block N   bring its datadir back to block N
-  engine-bench bench-reth --help         everything it can do";
+  engine-bench stage unwind to-block N   unwind its datadir to block N
+  engine-bench bench-reth --help         all of its commands
+
+Every warning and error is explained in docs/TROUBLESHOOTING.md.";
 
 const SWEEP_HELP: &str = "Examples:
   engine-bench sweep --chunks 15,30,60 --gas 10M,40M
   engine-bench sweep sweeps/chunk-size.toml --budget 20m
   engine-bench sweep --engine old=./reth-old --engine new=./reth-new --rounds 6
 
--h lists what is used most, --help every flag.";
+-h lists the most used flags, --help all of them. Warnings and errors: docs/TROUBLESHOOTING.md";
 
 const COMPARE_HELP: &str = "Examples:
   engine-bench compare results/before results/after --fail-on-regression 2%
@@ -69,7 +70,7 @@ pub enum Verb {
     Compare(CompareArgs),
     /// Recompute every published number of a results folder from its raw samples
     VerifyResults(VerifyResultsArgs),
-    /// Say what about this machine makes measurements worse
+    /// List what on this machine disturbs measurements
     Doctor(DoctorArgs),
     /// Start or stop Prometheus, Jaeger and Grafana on this machine, with the shipped configuration
     Observe(ObserveArgs),
@@ -82,27 +83,4 @@ pub enum Verb {
     },
     /// Print the manual page of the program, or of a verb
     Man(ManArgs),
-}
-
-/// Runs a verb to its end and says how it went. Errors are printed to stderr, one clear message
-/// each.
-pub fn run(verb: Verb) -> ExitCode {
-    let outcome = match verb {
-        Verb::Sweep(args) => crate::command::sweep(*args),
-        Verb::Replay(args) => crate::command::replay(&args),
-        Verb::Init(args) => crate::command::init(&args),
-        Verb::Generate(args) => crate::command::generate(&args),
-        Verb::Report(args) => crate::command::report(&args),
-        Verb::Compare(args) => crate::command::compare(&args),
-        Verb::VerifyResults(args) => crate::command::verify_results(&args),
-        Verb::Doctor(args) => crate::command::doctor(&args),
-        Verb::Observe(args) => crate::command::observe(&args),
-        Verb::Schema => crate::command::schema(),
-        Verb::Completions { shell } => crate::command::completions(shell),
-        Verb::Man(args) => crate::command::man(&args),
-    };
-    outcome.unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
-        ExitCode::from(EXIT_NOTHING_MEASURED)
-    })
 }

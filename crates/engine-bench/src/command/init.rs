@@ -3,8 +3,8 @@
 use crate::{
     cache::{self, Cache},
     cli::InitArgs,
+    resolve,
     run::{self, Progress, StateKey},
-    sweep,
 };
 use eyre::{Result, WrapErr as _, bail, eyre};
 use std::{
@@ -16,11 +16,11 @@ use std::{
 use workload::{BaseState, Profile, export};
 
 pub(crate) fn init(args: &InitArgs) -> Result<ExitCode> {
-    let name = sweep::profile_name(&args.state.profile)?;
+    let name = resolve::profile_name(&args.state.profile)?;
     let profile: Profile = name.parse()?;
     if args.export_genesis.is_some() && matches!(profile, Profile::Large { .. }) {
         bail!(
-            "--export-genesis holds the whole state in one file that readers keep in memory; use it with --profile small or medium, or --export-dump"
+            "--export-genesis writes the whole state into one file, which readers keep in memory; use it with --profile small or medium, or use --export-dump"
         );
     }
     let key = StateKey {
@@ -40,7 +40,12 @@ pub(crate) fn init(args: &InitArgs) -> Result<ExitCode> {
     }
     if let Some(path) = &args.export_dump {
         let root = cache::Origin::of(&datadir).map(|origin| origin.state_root);
-        let root = root.ok_or_else(|| eyre!("{} has lost its notes", datadir.display()))?;
+        let root = root.ok_or_else(|| {
+            eyre!(
+                "{} has lost its base-state.json; make the state again in an empty folder",
+                datadir.display()
+            )
+        })?;
         export_to(path, |out| export::write_state_dump(&base, root, out))?;
     }
     super::print(&format!("{}\n", datadir.display()))?;

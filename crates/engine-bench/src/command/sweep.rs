@@ -4,58 +4,86 @@ use super::report;
 use crate::{
     analyze,
     cli::{EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, SweepArgs},
+    engine,
     guard::{GuardMode, Preflight},
-    journal::{self, Decision, Event, Journal, JournalError},
     live::Live,
     plan::Plan,
     profile::Profiler,
-    run::{self, DriveError, Ending, Manifest, Options, Prepared, Progress, TraceOptions},
-    sweep,
+    record::{Event, Journal, JournalError, Manifest},
+    resolve,
+    run::{self, DriveError, Ending, Options, Prepared, Progress, TraceOptions},
     trace::{self, Wanted},
 };
 use bench_stats::rounds::PILOT_ROUNDS;
 use eyre::{Report, Result, WrapErr as _, bail};
+use jiff::Timestamp;
 use std::{
-    collections::HashSet,
     ffi::OsString,
     fs,
+    io::ErrorKind,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
-    time::{SystemTime, UNIX_EPOCH},
 };
+
+/// Flags that say what a resumed sweep shows; all others are in its plan.
+const OF_A_RESUMED_SWEEP: [&str; 9] = [
+    "dry-run",
+    "json",
+    "metrics",
+    "profiler",
+    "quiet",
+    "resume",
+    "trace",
+    "trace-pages",
+    "trace-to",
+];
 
 pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
     let typed: Vec<OsString> = std::env::args_os().collect();
-    let (args, origins, question) = sweep::merge(args, &typed)?;
+    let (args, origins, question) = resolve::merge(args, &typed)?;
     let args = &args;
+    let mut typed = origins.keys();
+    let planned = typed.find(|flag| !OF_A_RESUMED_SWEEP.contains(&flag.as_str()));
+    if let Some(flag) = planned.filter(|_| args.resume.is_some()) {
+        bail!(
+            "cannot resume with --{flag}, which the plan holds already; omit it, or start a new sweep"
+        );
+    }
     let plan = match &args.resume {
         Some(dir) => Plan::read(dir)?,
-        None => Plan::asked(sweep::resolve(args)?, args.yes)?,
+        None => Plan::asked(resolve::resolve(args)?, args.yes)?,
     };
+    run::check_feasible(&plan)?;
+    if let Some(missing) = args.profiler.missing() {
+        bail!("--profiler cannot be used: {missing}; install it, or omit the flag");
+    }
+    let out = match &args.resume {
+        Some(dir) => dir.clone(),
+        None => new_folder(args.out.as_deref())?,
+    };
+    if args.resume.is_some() {
+        let started_with = analyze::read_outcome(&out)?.history;
+        run::check_manifest(&Manifest::before(&plan, &out)?, started_with.manifest())?;
+    }
     if args.dry_run {
-        let values = sweep::shown(&plan.settings, &origins);
+        let values = resolve::shown(&plan.settings, &origins);
         return dry_run(&plan, question.as_deref(), &values, args.json);
     }
     if let Some(question) = question.filter(|_| !args.quiet) {
         eprintln!("{question}");
     }
     if !args.quiet {
-        plan.notes.iter().for_each(|note| eprintln!("note: {note}"));
+        let notes = plan.notes.iter().cloned().chain(engine::kept_out());
+        notes.for_each(|note| eprintln!("note: {note}"));
     }
-    let (out, earlier) = match &args.resume {
-        Some(dir) => (dir.clone(), Earlier::read(dir)?),
-        None => (new_folder(args.out.as_deref())?, Earlier::default()),
-    };
+    fs::create_dir_all(&out).wrap_err_with(|| format!("failed to create {}", out.display()))?;
     let mut journal = Journal::open(&out)?;
-    let manifest = if args.resume.is_none() {
+    if args.resume.is_none() {
         plan.write(&out)?;
-        None
-    } else {
-        // Before anything is prepared, which may take minutes.
-        run::check_manifest(&Manifest::before(&plan, &out)?, earlier.begun_with.as_ref())?;
-        earlier.begun_with
-    };
+    }
+    // What was measured is read before more is: the reports need all of it.
+    let history = analyze::read_outcome(&out)?.history;
     let mut progress = Progress::new(args.quiet);
     if args.json && !args.quiet {
         journal.listen(run::print_event);
@@ -66,15 +94,10 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
     }
     let options = Options {
         out: &out,
-        done: earlier.done,
-        failed: earlier.failed,
-        voided: earlier.voided,
-        decided: earlier.decided,
-        spent_s: earlier.spent_s,
+        history: &history,
         progress: &progress,
         decide: &|round| analyze::decide(&out, round),
         estimate: &|| analyze::running(&out),
-        begun_with: manifest,
         preflight: preflight(&plan, args.quiet),
     };
     let tracing = Tracing {
@@ -89,7 +112,7 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
     finish(&out, ending, args)
 }
 
-/// The error, which says how the sweep goes on when only its journal could not be written.
+/// The error, which says how to resume the sweep when only its journal could not be written.
 fn with_way_on(error: Report, out: &Path) -> Report {
     let of_drive = matches!(error.downcast_ref(), Some(DriveError::Journal(_)));
     if !of_drive && !error.is::<JournalError>() {
@@ -97,17 +120,17 @@ fn with_way_on(error: Report, out: &Path) -> Report {
     }
     let out = out.display();
     error.wrap_err(format!(
-        "the sweep stopped, and goes on with engine-bench sweep --resume {out}"
+        "the sweep stopped; resume it with engine-bench sweep --resume {out}"
     ))
 }
 
 /// Serves metrics of the sweep, of which whoever reaches another address than a loopback one is told.
 fn serve_metrics(address: SocketAddr) -> Result<Live> {
     if !address.ip().is_loopback() {
-        eprintln!("note: metrics are served beyond this machine, on {address}");
+        eprintln!("note: metrics are reachable from other machines, on {address}");
     }
     Live::serve(address).wrap_err_with(|| {
-        format!("failed to serve metrics on {address}: choose another address with --metrics")
+        format!("failed to serve metrics on {address}; choose another address with --metrics")
     })
 }
 
@@ -180,10 +203,6 @@ async fn profile(
     if profiler == Profiler::None {
         return Ok(Ending::Complete);
     }
-    if let Some(missing) = profiler.missing() {
-        options.progress.line(&format!("note: {missing}"));
-        return Ok(Ending::Complete);
-    }
     let profiling = run::profile(plan, prepared, (options.out, options.progress), profiler);
     tokio::select! {
         biased;
@@ -234,19 +253,14 @@ async fn measure(
             }
         }
         Err(error) => {
-            let step = error.step.to_string();
-            journal.write(Event::PreparationFailed {
-                step,
-                cause: error.cause,
-                log: error.log,
-            })?;
+            journal.write(Event::PreparationFailed(error.failure("prepare")))?;
             Ok(Ending::Complete)
         }
     }
 }
 
 fn finish(out: &Path, ending: Ending, args: &SweepArgs) -> Result<ExitCode> {
-    let report = report::remake(out)?;
+    let report = report::remake(out, None)?;
     let measured = report.measured_anything();
     // A table without a number says less than the causes below.
     if args.json && !args.quiet {
@@ -260,7 +274,7 @@ fn finish(out: &Path, ending: Ending, args: &SweepArgs) -> Result<ExitCode> {
     }
     if ending == Ending::Interrupted {
         eprintln!(
-            "interrupted; go on with engine-bench sweep --resume {}",
+            "interrupted; resume with engine-bench sweep --resume {}",
             out.display()
         );
         return Ok(ExitCode::from(EXIT_INTERRUPTED));
@@ -316,109 +330,35 @@ fn dry_run(plan: &Plan, question: Option<&str>, values: &str, json: bool) -> Res
     Ok(ExitCode::SUCCESS)
 }
 
-/// What an interrupted sweep has done already.
-#[derive(Debug, Default)]
-struct Earlier {
-    done: HashSet<String>,
-    failed: HashSet<String>,
-    voided: Vec<String>,
-    decided: Vec<Decision>,
-    spent_s: f64,
-    begun_with: Option<Manifest>,
-}
-
-impl Earlier {
-    fn read(dir: &Path) -> Result<Self> {
-        // What was measured is read before more is: the reports need all of it.
-        analyze::read_outcome(dir)?;
-        let records = journal::read(dir)?;
-        let mut earlier = Self {
-            spent_s: analyze::wall_s(&records),
-            ..Self::default()
-        };
-        for record in records {
-            match record.event {
-                Event::VisitFinished { visit, .. } => {
-                    earlier.failed.remove(&visit);
-                    earlier.done.insert(visit);
-                }
-                Event::VisitFailed { visit, .. } => {
-                    earlier.failed.insert(visit);
-                }
-                Event::VisitUndone { visit, .. } => {
-                    earlier.done.remove(&visit);
-                }
-                Event::VisitVoided { visit, .. } => earlier.voided.push(visit),
-                Event::Decided(decision) => earlier.decided.push(decision),
-                Event::SweepStarted { manifest, .. } => {
-                    earlier.begun_with = earlier.begun_with.or(manifest);
-                }
-                _ => {}
-            }
-        }
-        Ok(earlier)
-    }
-}
-
-/// The results folder: the one asked for, which must be empty, or one named by the time.
+/// Where the results go, which is not made here: the folder asked for, empty if it is there, or one named by
+/// the time.
 fn new_folder(asked: Option<&Path>) -> Result<PathBuf> {
     let out = match asked {
         Some(path) => std::path::absolute(path)?,
-        None => std::path::absolute(Path::new("results").join(utc_now()))?,
+        None => {
+            let now = Timestamp::now().strftime("%Y-%m-%dT%H-%M-%SZ");
+            std::path::absolute(Path::new("results").join(now.to_string()))?
+        }
     };
-    fs::create_dir_all(&out).wrap_err_with(|| format!("failed to create {}", out.display()))?;
-    if fs::read_dir(&out)?.next().is_some() {
-        bail!(
-            "the results folder {} is not empty; give --out another one, or go on with it by \
-             --resume",
-            out.display()
-        );
+    let shown = out.display();
+    match fs::read_dir(&out).map(|mut inside| inside.next().is_some()) {
+        Ok(false) => {}
+        Ok(true) => bail!(
+            "the results folder {shown} is not empty; give --out another folder, or resume its sweep with \
+             --resume {shown}"
+        ),
+        Err(reason) if reason.kind() == ErrorKind::NotFound => {}
+        Err(reason) => {
+            bail!("failed to use {shown} for results: {reason}; give --out another folder")
+        }
     }
+    run::writable(&out, "--out")?;
     Ok(out)
-}
-
-/// The time as a folder name: `2026-02-16T08-30-05Z`.
-fn utc_now() -> String {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    utc(now.as_secs())
-}
-
-/// Civil date from days, as in Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
-fn utc(unix_s: u64) -> String {
-    let (days, second) = (unix_s / 86_400 + 719_468, unix_s % 86_400);
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}-{minute:02}-{second:02}Z")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dates_are_civil() {
-        for (unix_s, expected) in [
-            (0, "1970-01-01T00-00-00Z"),
-            (951_782_399, "2000-02-28T23-59-59Z"),
-            (951_782_400, "2000-02-29T00-00-00Z"),
-            (1_771_230_605, "2026-02-16T08-30-05Z"),
-        ] {
-            assert_eq!(utc(unix_s), expected);
-        }
-    }
 
     #[test]
     fn a_used_folder_is_refused() {

@@ -37,7 +37,7 @@ pub enum GenerateError {
     Workload(#[from] workload::GenerateError),
     /// The same after some payloads, which are in the cache now.
     #[error(
-        "failed to generate payloads: {error}; the {kept} finished before it are kept in the cache: ask for --count {kept} or fewer"
+        "failed to generate payloads: {error}; the first {kept} are kept in the cache, so --count {kept} or less works"
     )]
     Partly {
         /// Why it ended.

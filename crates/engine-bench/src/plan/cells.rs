@@ -43,7 +43,7 @@ pub(super) fn of(settings: &Settings) -> Vec<Cell> {
     for level in &settings.levels {
         for engine in &settings.engines {
             for flags in designed(settings, engine) {
-                let name = name(settings, engine, &flags, level.gas);
+                let name = name(settings, &engine.name, &flags, level.gas);
                 let cell = Cell {
                     id: String::new(),
                     engine: engine.name.clone(),
@@ -163,7 +163,7 @@ pub(super) fn firsts(cells: &[Cell]) -> Vec<&Cell> {
 
 /// What the visits will take; those of the pilot when the sweep is adaptive.
 pub(super) fn estimate(settings: &Settings, cells: &[&Cell]) -> Estimate {
-    let (mut gas, mut payloads) = (0, 0);
+    let (mut gas, mut payloads) = (0_u64, 0_u64);
     for cell in cells {
         let level = settings.levels.iter().find(|level| level.gas == cell.gas);
         let count = level.and_then(|level| level.count).unwrap_or(0);
@@ -172,8 +172,9 @@ pub(super) fn estimate(settings: &Settings, cells: &[&Cell]) -> Estimate {
             WarmUp::None => 0,
             WarmUp::First(first) => first.min(count),
         };
-        gas += (count + warmup) * cell.gas.0;
-        payloads += count + warmup;
+        let sent = count.saturating_add(warmup);
+        gas = sent.saturating_mul(cell.gas.0).saturating_add(gas);
+        payloads = sent.saturating_add(payloads);
     }
     let passes = passes(settings);
     let rounds = match settings.adaptive {
@@ -181,8 +182,8 @@ pub(super) fn estimate(settings: &Settings, cells: &[&Cell]) -> Estimate {
         None => settings.rounds,
     };
     let starts = rounds * cells.len() as u64 * passes;
-    let gas = gas * rounds;
-    let waits_s = (payloads * rounds * settings.wait_time_ms) as f64 / 1e3;
+    let gas = gas.saturating_mul(rounds);
+    let waits_s = payloads as f64 * rounds as f64 * settings.wait_time_ms as f64 / 1e3;
     Estimate {
         assumed_ggas_per_second: ASSUMED_GGAS_PER_SECOND,
         assumed_restart_s: ASSUMED_RESTART_S,
@@ -212,13 +213,13 @@ pub(super) fn notes(settings: &Settings) -> Vec<String> {
             let meaning = if swept {
                 "it has one cell for all values of that axis"
             } else {
-                "it is started without"
+                "it is started without it"
             };
             notes.push(format!("{name} has no flag --{flag}: {meaning}"));
         }
         if !engine.kind.can_unwind() && settings.reset != ResetMethod::Copy {
             notes.push(format!(
-                "{name} has no command that takes a datadir back: --reset copy for this engine"
+                "{name} has no command that unwinds a datadir: it is reset by --reset copy"
             ));
         }
     }
@@ -244,21 +245,35 @@ fn combinations(settings: &Settings, engine: &EngineSpec) -> Vec<Vec<(String, St
 }
 
 /// `chunk15-gas10M`: the engine is named only where there is a choice.
-fn name(settings: &Settings, engine: &EngineSpec, flags: &[(String, String)], gas: Gas) -> String {
-    let mut parts = Vec::new();
-    if settings.engines.len() > 1 {
-        parts.push(engine.name.clone());
-    }
-    for (flag, value) in flags {
-        let short = flag.rsplit('.').next().unwrap_or(flag);
-        parts.push(match flag.as_str() {
-            CHUNK_SIZE_FLAG => format!("chunk{value}"),
-            MIX_AXIS => value.clone(),
-            _ => format!("{short}_{value}"),
-        });
-    }
+fn name(settings: &Settings, engine: &str, flags: &[(String, String)], gas: Gas) -> String {
+    let mut parts = values(settings, engine, flags);
     parts.push(format!("gas{gas}"));
     file_safe(&parts.join("-"))
+}
+
+/// The parts of a name that say which values the knobs have.
+fn values<'a>(
+    settings: &Settings,
+    engine: &str,
+    flags: impl IntoIterator<Item = &'a (String, String)>,
+) -> Vec<String> {
+    let engine = (settings.engines.len() > 1).then(|| engine.to_owned());
+    let value = |(flag, value): &(String, String)| match flag.as_str() {
+        CHUNK_SIZE_FLAG => format!("chunk{value}"),
+        MIX_AXIS => value.clone(),
+        _ => format!("{}_{value}", flag.rsplit('.').next().unwrap_or(flag)),
+    };
+    engine
+        .into_iter()
+        .chain(flags.into_iter().map(value))
+        .collect()
+}
+
+/// Whether a cell is called by that name: its id, or what its id says of knobs, as in `chunk60`.
+pub(super) fn is_called(settings: &Settings, cell: &Cell, name: &str) -> bool {
+    let flags = cell.flags.iter().filter(|(flag, _)| flag != MIX_AXIS);
+    let of_knobs = file_safe(&values(settings, &cell.engine, flags).join("-"));
+    cell.id == name || (of_knobs == name && !name.is_empty())
 }
 
 /// The name, numbered when replacing unsafe characters made two alike.

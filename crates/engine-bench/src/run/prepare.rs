@@ -5,16 +5,18 @@
 
 use super::{
     InStep as _, Progress, Step, StepError,
+    copies::copy_dir,
     probe::Probe,
     state::{Pristine, States},
 };
 use crate::{
-    cache::{self, Cache, WorkLock},
+    cache::{Cache, WorkLock},
     client::BlockIdentity,
     engine,
     payload::PayloadStore,
     reset::{self, Workspace},
-    sweep::{self, BaseSource, EngineKind, EngineSpec, PayloadSource, ResetMethod, Settings},
+    resolve,
+    sweep::{BaseSource, EngineKind, EngineSpec, PayloadSource, ResetMethod, Settings},
 };
 use engine_api::JwtSecret;
 use std::{
@@ -159,7 +161,7 @@ impl Asking<'_> {
         if let Some(workspace) = workspaces.iter().find(builds) {
             return Ok(Some(workspace.clone()));
         }
-        let mut embedded = sweep::embedded_engine().in_step(Step::State)?;
+        let mut embedded = resolve::embedded_engine().in_step(Step::State)?;
         embedded.name = BUILDER_NAME.to_owned();
         let (workspace, found, _) = self.one(&embedded).await?;
         check_same_base(Some(base), found, &embedded.name)?;
@@ -204,17 +206,11 @@ fn workspace(
 ) -> Result<Workspace, StepError> {
     let in_place = matches!(settings.base, BaseSource::Datadir { in_place: true, .. });
     let datadir = if in_place {
-        if let Some(pid) = reset::lock_owner(&pristine) {
-            let error = reset::CopyError::InUse {
-                datadir: pristine,
-                pid,
-            };
-            return Err(error).in_step(Step::State);
-        }
+        reset::check_unused(&pristine).in_step(Step::State)?;
         pristine.clone()
     } else {
         progress.message("copying the base state".to_owned());
-        let copy = work.join("datadirs").join(cache::file_safe(&engine.name));
+        let copy = copy_dir(work, &engine.name, 0);
         reset::copy_datadir(&pristine, &copy, tables).in_step(Step::State)?;
         copy
     };

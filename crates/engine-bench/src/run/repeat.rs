@@ -3,13 +3,14 @@
 //! Invariant: a machine that is always disturbed costs a bounded number of repetitions, not a
 //! multiple of the sweep.
 
-use super::{VISITS_DIR, rounds};
+use super::rounds;
 use crate::{
     guard::{Contamination, GuardMode},
     plan::{Plan, Visit},
+    record::{History, VISITS_DIR, VOID_SUFFIX},
     sweep::Settings,
 };
-use std::{collections::HashSet, fs, io, path::Path, time::Duration};
+use std::{fs, io, path::Path, time::Duration};
 
 /// Times that one visit is made again.
 const REPEATS_OF_A_VISIT: u64 = 2;
@@ -81,7 +82,7 @@ pub(super) fn set_aside(out: &Path, visit: &Visit) -> io::Result<String> {
 /// A folder that the files of a void visit can have.
 pub(super) fn free_name(out: &Path, visit: &Visit) -> String {
     let visits = out.join(VISITS_DIR);
-    let named = |number: u64| format!("{}.void{number}", visit.id());
+    let named = |number: u64| format!("{}{VOID_SUFFIX}{number}", visit.id());
     let free = (1..).map(named).find(|name| !visits.join(name).exists());
     free.unwrap_or_else(|| named(0))
 }
@@ -94,20 +95,23 @@ pub(super) fn move_to(out: &Path, visit: &Visit, name: &str) -> io::Result<()> {
 
 /// How many visits earlier runs finished, and how many they voided; of cells that take turns, how many
 /// groups.
-pub(super) fn counted(plan: &Plan, done: &HashSet<String>, voided: &[String]) -> (usize, usize) {
-    if !plan.settings.interleave {
-        return (done.len(), voided.len());
-    }
+pub(super) fn counted(plan: &Plan, history: &History) -> (usize, usize) {
     let groups = rounds::groups(plan, plan.visits.iter());
-    let is_done = |group: &&Vec<&Visit>| group.iter().any(|visit| done.contains(&visit.id()));
-    let tries = |group: &Vec<&Visit>| {
-        let of = |visit: &&Visit| voided.iter().filter(|id| **id == visit.id()).count();
-        group.iter().map(of).max().unwrap_or(0)
+    let is_done = |group: &&Vec<&Visit>| {
+        let mut visits = group.iter();
+        visits.any(|visit| history.is_finished(&visit.id()))
     };
+    let voids = |group: &Vec<&Visit>| voids(history, group);
     (
         groups.iter().filter(is_done).count(),
-        groups.iter().map(tries).sum(),
+        groups.iter().map(voids).sum(),
     )
+}
+
+/// How often the visits of a group were void.
+pub(super) fn voids(history: &History, group: &[&Visit]) -> usize {
+    let of_visit = group.iter().map(|visit| history.voids(&visit.id()));
+    of_visit.max().unwrap_or(0)
 }
 
 #[cfg(test)]
