@@ -1,7 +1,6 @@
 //! Sweeps under a profiler that is there.
 
 use super::support::World;
-use serde_json::json;
 use std::{fs, process::Command};
 
 const SWEEP: &str = "sweep --chunks 5 --gas 2M --count 4 --warmup none --out @out";
