@@ -3,7 +3,7 @@
 //! Glue only: harness verbs go to `engine_bench`, everything an engine understands to `node`.
 
 use clap::Parser as _;
-use engine_bench::cli::{Cli, run};
+use engine_bench::{cli::Cli, command};
 use std::{ffi::OsString, process::ExitCode};
 use tikv_jemallocator::Jemalloc;
 
@@ -23,6 +23,6 @@ fn main() -> ExitCode {
             node::cli::run(args, "engine-bench bench-reth")
         }
         Some(verb) if ENGINE_VERBS.contains(&verb) => node::cli::run(args, "engine-bench"),
-        _ => run(Cli::parse().verb),
+        _ => command::run(Cli::parse().verb),
     }
 }

@@ -7,7 +7,7 @@ use clap::Parser as _;
 use engine_bench::{
     cli::{Cli, Verb},
     plan::Plan,
-    sweep,
+    resolve,
 };
 use serde_json::Value;
 use std::{
@@ -47,8 +47,8 @@ fn plan(path: &Path) -> (Plan, String) {
     let Verb::Sweep(args) = Cli::try_parse_from(&words).unwrap().verb else {
         panic!("not a sweep")
     };
-    let (args, _, question) = sweep::merge(*args, &words).unwrap();
-    let settings = sweep::resolve(&args).unwrap();
+    let (args, _, question) = resolve::merge(*args, &words).unwrap();
+    let settings = resolve::resolve(&args).unwrap();
     (Plan::asked(settings, false).unwrap(), question.unwrap())
 }
 
@@ -95,14 +95,14 @@ fn the_schema_is_the_one_of_the_flags() {
     let text = fs::read_to_string(folder().join("schema.json")).unwrap();
     let kept: Value = serde_json::from_str(&text).unwrap();
     assert!(
-        kept == sweep::schema(),
+        kept == resolve::schema(),
         "sweeps/schema.json is stale: run `cargo xtask gen schema`"
     );
 }
 
 #[test]
 fn every_key_of_every_file_is_in_the_schema() {
-    let schema = sweep::schema();
+    let schema = resolve::schema();
     let known = schema["properties"].as_object().unwrap();
     assert_eq!(schema["additionalProperties"], false);
     for (name, path) in files() {

@@ -2,9 +2,8 @@
 
 use engine_api::PayloadFile;
 use engine_bench::{
-    analyze::{log, sample},
-    journal,
     plan::Plan,
+    record::{journal, log, sample},
     sweep::{Axis, ChunkList, Gas, GasList, Span, WarmUp},
 };
 use node::chainspec::ChainSpec;

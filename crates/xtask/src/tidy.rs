@@ -5,13 +5,14 @@
 use crate::steps::cargo;
 use eyre::{Context as _, Result, bail};
 use serde_json::Value;
-use std::{fs, path::Path, process::Command};
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 /// Which crate of the workspace may depend on which: arrows point one way.
 const ALLOWED_EDGES: &[(&str, &[&str])] = &[
     ("bench-stats", &[]),
     ("ecrecover", &[]),
     ("engine-api", &[]),
+    ("testkit", &["engine-api"]),
     ("threads", &[]),
     ("state-root", &["threads"]),
     ("state-db", &["state-root"]),
@@ -44,6 +45,54 @@ const ALLOWED_EDGES: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
+/// Which module of the harness may use which. Each uses only what stands above it: there is no cycle.
+const MODULE_ARROWS: &[(&str, &[&str])] = &[
+    ("client", &[]),
+    ("owner", &[]),
+    ("guard", &["owner"]),
+    ("profile", &[]),
+    ("serve", &[]),
+    ("cache", &["owner"]),
+    ("sweep", &["guard"]),
+    ("trace", &["serve"]),
+    ("cli", &["guard", "profile", "sweep", "trace"]),
+    ("engine", &["client", "owner", "sweep"]),
+    ("observe", &["engine"]),
+    ("reset", &["engine", "owner", "sweep"]),
+    ("payload", &["cache", "client", "sweep"]),
+    ("plan", &["cache", "sweep"]),
+    (
+        "resolve",
+        &["cache", "cli", "engine", "guard", "plan", "sweep"],
+    ),
+    ("record", &["client", "engine", "guard", "plan", "sweep"]),
+    ("live", &["guard", "record", "serve"]),
+    (
+        "run",
+        &[
+            "cache", "client", "engine", "guard", "live", "payload", "plan", "profile", "record",
+            "reset", "resolve", "sweep", "trace",
+        ],
+    ),
+    ("analyze", &["plan", "profile", "record", "sweep", "trace"]),
+    (
+        "report",
+        &[
+            "analyze", "guard", "plan", "profile", "record", "sweep", "trace",
+        ],
+    ),
+    (
+        "command",
+        &[
+            "analyze", "cache", "cli", "engine", "guard", "live", "observe", "payload", "plan",
+            "profile", "record", "report", "resolve", "run", "sweep", "trace",
+        ],
+    ),
+];
+
+/// The folder of those modules.
+const MODULES: &str = "crates/engine-bench/src/";
+
 /// External crates that belong behind one boundary.
 const CONFINED: &[(&str, &str)] = &[
     ("signet-libmdbx", "state-db"),
@@ -63,10 +112,10 @@ const FORBIDDEN_WORDS: &[(&str, &[&str])] = &[
 
 /// Folders whose code may start other programs.
 const MAY_START_PROGRAMS: &[&str] = &[
-    "crates/engine-bench/src/engine",
+    "crates/engine-bench/src/engine/variables.rs",
     "crates/engine-bench/src/observe",
     "crates/engine-bench/src/profile",
-    "crates/engine-bench/src/reset",
+    "crates/testkit",
     "crates/xtask",
 ];
 
@@ -86,6 +135,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         };
         if file.ends_with(".rs") {
             findings.extend(check_source(file, &text));
+            findings.extend(check_modules(file, production_part(file, &text)));
         }
         if file.ends_with(".md") {
             findings.extend(check_links(root, file, &text));
@@ -163,6 +213,63 @@ fn check_source(file: &str, text: &str) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// Uses of other modules of the harness that are not in the picture.
+fn check_modules(file: &str, production: &str) -> Vec<Finding> {
+    let module = file.strip_prefix(MODULES).unwrap_or("lib");
+    let module = module.split(['/', '.']).next().unwrap_or_default();
+    let known = MODULE_ARROWS.iter().find(|(name, _)| *name == module);
+    match known {
+        None if module == "lib" => Vec::new(),
+        None => vec![format!("{file}: a module without a place in the picture")],
+        Some((_, allowed)) => modules_used(production)
+            .into_iter()
+            .filter(|used| used != module && !allowed.contains(&used.as_str()))
+            .map(|used| format!("{file}: {module} -> {used}: an arrow that must not exist"))
+            .collect(),
+    }
+}
+
+/// Modules that source code names behind `crate::`, alone or in a list.
+fn modules_used(text: &str) -> BTreeSet<String> {
+    let code = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"));
+    let code = code.collect::<Vec<_>>().join("\n");
+    let mut used = BTreeSet::new();
+    for (at, path) in code.match_indices("crate::") {
+        let rest = &code[at + path.len()..];
+        match rest.strip_prefix('{') {
+            Some(list) => used.extend(listed(list)),
+            None => used.extend([first_word(rest)]),
+        }
+    }
+    used
+}
+
+/// The first words of the entries of a list, of which the opening brace was read.
+fn listed(list: &str) -> impl Iterator<Item = String> {
+    let mut open = 1;
+    let end = list.find(|c| {
+        open += i32::from(c == '{') - i32::from(c == '}');
+        open == 0
+    });
+    let mut open = 0;
+    let entries = list[..end.unwrap_or(list.len())].split(move |c| {
+        open += i32::from(c == '{') - i32::from(c == '}');
+        c == ',' && open == 0
+    });
+    entries
+        .map(|entry| first_word(entry.trim_start()))
+        .filter(|word| !word.is_empty())
+}
+
+fn first_word(text: &str) -> String {
+    let word = text
+        .chars()
+        .take_while(|c| c.is_alphanumeric() || *c == '_');
+    word.collect()
 }
 
 /// The part of a source file that is not test code; empty for files that are tests.
@@ -293,6 +400,40 @@ mod tests {
         }
         assert_eq!(
             check_source("crates/node/src/x.rs", "//! x\n"),
+            Vec::<Finding>::new()
+        );
+    }
+
+    #[test]
+    fn modules_of_the_harness_use_each_other_one_way() {
+        for (place, (module, allowed)) in MODULE_ARROWS.iter().enumerate() {
+            for used in *allowed {
+                let above = MODULE_ARROWS[..place].iter().any(|(name, _)| name == used);
+                assert!(above, "{module} -> {used}: a cycle, or no module");
+            }
+        }
+        let run = format!("{MODULES}run/driver.rs");
+        for (text, expected) in [
+            ("use crate::analyze::Outcome;", "run -> analyze"),
+            (
+                "use crate::{\n    plan::{Cell, Plan},\n    report::write,\n};",
+                "run -> report",
+            ),
+            ("fn f() { crate::command::run() }", "run -> command"),
+        ] {
+            let findings = check_modules(&run, text);
+            assert!(
+                findings.len() == 1 && findings[0].contains(expected),
+                "{findings:?}"
+            );
+        }
+        let fine =
+            "use crate::{plan::{self, Plan}, record};\n// crate::report\nuse crate::run::Step;";
+        assert_eq!(check_modules(&run, fine), Vec::<Finding>::new());
+        let new = check_modules(&format!("{MODULES}new.rs"), "");
+        assert!(new[0].contains("without a place"), "{new:?}");
+        assert_eq!(
+            check_modules("crates/node/src/x.rs", "use crate::analyze;"),
             Vec::<Finding>::new()
         );
     }

@@ -1,14 +1,16 @@
 //! Sweeps under a profiler that is there.
 
 use super::support::World;
-use std::{fs, process::Command};
+use serde_json::json;
+use std::fs;
+use testkit::{Tool, require};
 
 const SWEEP: &str = "sweep --chunks 5 --gas 2M --count 4 --warmup none --out @out";
 
 /// perf may be refused what it needs, as in most containers: that is told then.
 #[test]
 fn perf_leaves_a_file_for_every_cell_or_says_why_not() {
-    if Command::new("perf").arg("--version").output().is_err() {
+    if require(Tool::Perf).is_none() {
         // It is refused before anything is measured.
         return;
     }

@@ -4,13 +4,13 @@
 //! is written to the journal before it is acted on, and never made twice.
 
 use super::{
-    compare::{compare, layout_of},
-    outcome::{AnalyzeError, Outcome, read_outcome},
-    summary::summarize,
+    compare::layout_of,
+    noise::NoiseFloor,
+    outcome::{Outcome, read_outcome},
 };
 use crate::{
-    journal::{Decision, LevelDecision},
     plan::Load,
+    record::{Attempt, Decision, LevelDecision, RecordError},
     sweep::Adaptive,
 };
 use bench_stats::{
@@ -19,14 +19,11 @@ use bench_stats::{
 };
 use std::{collections::HashSet, path::Path};
 
-/// Why no decision could be made.
-pub type AdaptiveError = AnalyzeError;
-
 /// Decides after `round` which cells the next round visits. None ends the sweep.
 ///
 /// # Errors
 /// When the results folder cannot be read.
-pub fn decide(dir: &Path, round: u64) -> Result<Decision, AdaptiveError> {
+pub fn decide(dir: &Path, round: u64) -> Result<Decision, RecordError> {
     let outcome = read_outcome(dir)?;
     let Some(adaptive) = outcome.plan.settings.adaptive else {
         return Ok(Decision::end(round));
@@ -105,7 +102,7 @@ impl Deciding<'_> {
     /// Gas levels that the round just made visited.
     fn standings(&self, last: &HashSet<String>) -> Vec<Standing> {
         let outcome = self.outcome;
-        let noise = compare(outcome, &summarize(outcome)).noise_floor.relative;
+        let noise = NoiseFloor::of(outcome).relative;
         let rules = Rules {
             error: LOOK_ERROR,
             noise,
@@ -171,10 +168,10 @@ impl Deciding<'_> {
     fn round_s(&self, load: &Load, active: &[usize], ids: &[String]) -> f64 {
         let plan = &self.outcome.plan;
         let of_level = |id: &str| plan.cell(id).is_some_and(|cell| load.is_of(cell));
-        let costs = self.outcome.visit_s.iter();
-        let costs: Vec<f64> = costs
-            .filter(|(id, _)| of_level(id))
-            .map(|(_, seconds)| *seconds)
+        let visits = self.outcome.finished();
+        let costs: Vec<f64> = visits
+            .filter(|attempt| of_level(&attempt.cell))
+            .map(Attempt::cost_s)
             .collect();
         let mean = costs.iter().sum::<f64>() / costs.len().max(1) as f64;
         let controls = plan.controls.iter().filter(|control| {

@@ -2,45 +2,16 @@
 //!
 //! Invariant: the same figures as the report would give at that moment.
 
-use super::{
-    outcome::{AnalyzeError, read_outcome},
-    summary::summarize,
-};
-use serde::{Deserialize, Serialize};
-use std::{fmt, path::Path};
-
-/// The execution throughput of a cell until now.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Running {
-    /// Id of the cell.
-    pub cell: String,
-    /// Visits that gave numbers.
-    pub visits: u64,
-    /// In gigagas per second.
-    pub ggas_per_second: f64,
-    /// Lower end of its interval; null with one visit.
-    pub low: Option<f64>,
-    /// Upper end.
-    pub high: Option<f64>,
-}
-
-impl fmt::Display for Running {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:.3}", self.cell, self.ggas_per_second)?;
-        match self.low.zip(self.high) {
-            Some((low, high)) => write!(f, " ({low:.3} to {high:.3})"),
-            None => Ok(()),
-        }
-    }
-}
+use super::{Summary, read_outcome, summarize};
+use crate::record::{RecordError, Running};
+use std::path::Path;
 
 /// Cells that have a number, in the order of the plan.
 ///
 /// # Errors
 /// When the results folder cannot be read.
-pub fn running(dir: &Path) -> Result<Vec<Running>, AnalyzeError> {
-    let outcome = read_outcome(dir)?;
-    let of = |summary: &super::Summary| {
+pub fn running(dir: &Path) -> Result<Vec<Running>, RecordError> {
+    let of = |summary: &Summary| {
         let estimate = summary.execution?;
         Some(Running {
             cell: summary.cell.id.clone(),
@@ -50,5 +21,6 @@ pub fn running(dir: &Path) -> Result<Vec<Running>, AnalyzeError> {
             high: estimate.interval.map(|(_, high)| high),
         })
     };
-    Ok(summarize(&outcome).iter().filter_map(of).collect())
+    let summaries = summarize(&read_outcome(dir)?);
+    Ok(summaries.iter().filter_map(of).collect())
 }

@@ -1,7 +1,10 @@
 //! Which blocks are worth a trace.
 
-use super::{outcome::Outcome, sample::Sample};
-use crate::{run::Chosen, trace::Wanted};
+use super::outcome::Outcome;
+use crate::{
+    record::Sample,
+    trace::{Chosen, Wanted},
+};
 use std::collections::BTreeMap;
 
 /// The wanted blocks of each measured cell, by cell id; A/A controls are left out.
@@ -53,7 +56,7 @@ fn of_samples<'a>(samples: impl Iterator<Item = &'a Sample>, wanted: Wanted) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::sample::tests::sample;
+    use crate::record::sample::tests::sample;
 
     #[test]
     fn the_slowest_on_average_are_chosen() {

@@ -1,7 +1,7 @@
-//! The command line: what may be typed, and which command handles it.
+//! The command line: what may be typed.
 //!
-//! Invariant: this module only parses and dispatches. Defaults that depend on anything but the
-//! flag itself are resolved in [`crate::sweep`].
+//! Invariant: this module only parses. Defaults that depend on anything but the flag itself are resolved in
+//! [`crate::resolve`].
 
 mod args;
 
@@ -11,7 +11,6 @@ pub use args::{
 };
 
 use clap::{Parser, Subcommand};
-use std::process::ExitCode;
 
 /// Exit code of a command that was refused or could not measure anything.
 pub const EXIT_NOTHING_MEASURED: u8 = 2;
@@ -84,27 +83,4 @@ pub enum Verb {
     },
     /// Print the manual page of the program, or of a verb
     Man(ManArgs),
-}
-
-/// Runs a verb to its end and says how it went. Errors are printed to stderr, one clear message
-/// each.
-pub fn run(verb: Verb) -> ExitCode {
-    let outcome = match verb {
-        Verb::Sweep(args) => crate::command::sweep(*args),
-        Verb::Replay(args) => crate::command::replay(&args),
-        Verb::Init(args) => crate::command::init(&args),
-        Verb::Generate(args) => crate::command::generate(&args),
-        Verb::Report(args) => crate::command::report(&args),
-        Verb::Compare(args) => crate::command::compare(&args),
-        Verb::VerifyResults(args) => crate::command::verify_results(&args),
-        Verb::Doctor(args) => crate::command::doctor(&args),
-        Verb::Observe(args) => crate::command::observe(&args),
-        Verb::Schema => crate::command::schema(),
-        Verb::Completions { shell } => crate::command::completions(shell),
-        Verb::Man(args) => crate::command::man(&args),
-    };
-    outcome.unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
-        ExitCode::from(EXIT_NOTHING_MEASURED)
-    })
 }

@@ -4,7 +4,6 @@
 
 pub use engine_api::ClientError;
 
-use crate::engine::Endpoints;
 use alloy_primitives::{B256, U64};
 use engine_api::{
     EngineClient, ForkchoiceState, ForkchoiceUpdated, JwtSecret, PayloadStatus, PayloadStatusEnum,
@@ -14,7 +13,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// What identifies a block and its state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockIdentity {
     /// Block number.
@@ -49,12 +48,13 @@ impl Node {
     /// # Errors
     /// When an address is not usable.
     pub fn connect(
-        endpoints: &Endpoints,
+        auth_url: &str,
+        public_url: &str,
         secret: &JwtSecret,
         timeout: Duration,
     ) -> Result<Self, ClientError> {
-        let auth = EngineClient::new(&endpoints.auth_url(), Some(secret.clone()))?;
-        let public = EngineClient::new(&endpoints.http_url(), None)?;
+        let auth = EngineClient::new(auth_url, Some(secret.clone()))?;
+        let public = EngineClient::new(public_url, None)?;
         Ok(Self {
             auth: auth.with_timeout(timeout),
             public: public.with_timeout(timeout),

@@ -4,8 +4,9 @@ use crate::{
     cli::{GenerateArgs, SweepArgs},
     payload,
     plan::Plan,
+    resolve,
     run::{self, Progress},
-    sweep::{self, Level, Settings},
+    sweep::{Level, Settings},
 };
 use clap::Parser;
 use engine_api::PayloadFile;
@@ -59,7 +60,7 @@ fn settings(args: &GenerateArgs) -> Result<Settings> {
         sweep: SweepArgs,
     }
     let Defaults { sweep } = Defaults::try_parse_from(["sweep"])?;
-    Ok(sweep::resolve(&SweepArgs {
+    Ok(resolve::resolve(&SweepArgs {
         gas: Some(args.gas.clone()),
         count: args.count,
         mix: Some(args.mix.clone()),

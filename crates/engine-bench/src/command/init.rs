@@ -3,8 +3,8 @@
 use crate::{
     cache::{self, Cache},
     cli::InitArgs,
+    resolve,
     run::{self, Progress, StateKey},
-    sweep,
 };
 use eyre::{Result, WrapErr as _, bail, eyre};
 use std::{
@@ -16,7 +16,7 @@ use std::{
 use workload::{BaseState, Profile, export};
 
 pub(crate) fn init(args: &InitArgs) -> Result<ExitCode> {
-    let name = sweep::profile_name(&args.state.profile)?;
+    let name = resolve::profile_name(&args.state.profile)?;
     let profile: Profile = name.parse()?;
     if args.export_genesis.is_some() && matches!(profile, Profile::Large { .. }) {
         bail!(

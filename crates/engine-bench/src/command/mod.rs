@@ -13,25 +13,34 @@ mod shell;
 mod sweep;
 mod verify_results;
 
-pub(crate) use compare::compare;
-pub(crate) use doctor::doctor;
-pub(crate) use generate::generate;
-pub(crate) use init::init;
-pub(crate) use observe::observe;
-pub(crate) use replay::replay;
-pub(crate) use report::report;
-pub(crate) use shell::{completions, man};
-pub(crate) use sweep::sweep;
-pub(crate) use verify_results::verify_results;
+use crate::cli::{EXIT_NOTHING_MEASURED, Verb};
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    process::ExitCode,
+};
 
-/// Prints the JSON schema of sweep files.
-pub(crate) fn schema() -> eyre::Result<std::process::ExitCode> {
-    let text = serde_json::to_string_pretty(&crate::sweep::schema())? + "\n";
-    print(&text)?;
-    Ok(std::process::ExitCode::SUCCESS)
+/// Runs a verb to its end and says how it went. Errors are printed to stderr, one clear message
+/// each.
+pub fn run(verb: Verb) -> ExitCode {
+    let outcome = match verb {
+        Verb::Sweep(args) => sweep::sweep(*args),
+        Verb::Replay(args) => replay::replay(&args),
+        Verb::Init(args) => init::init(&args),
+        Verb::Generate(args) => generate::generate(&args),
+        Verb::Report(args) => report::report(&args),
+        Verb::Compare(args) => compare::compare(&args),
+        Verb::VerifyResults(args) => verify_results::verify_results(&args),
+        Verb::Doctor(args) => doctor::doctor(&args),
+        Verb::Observe(args) => observe::observe(&args),
+        Verb::Schema => shell::schema(),
+        Verb::Completions { shell } => shell::completions(shell),
+        Verb::Man(args) => shell::man(&args),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::from(EXIT_NOTHING_MEASURED)
+    })
 }
-
-use std::io::{self, IsTerminal as _, Write as _};
 
 /// The runtime of a command: this thread alone, so that measuring shares it with nothing and
 /// engines, which die with the thread that started them, die with the program.

@@ -1,8 +1,8 @@
 //! `engine-bench replay`: one pass on an engine that somebody else started.
 
 use crate::{
-    analyze::sample::{self, Sample},
     cli::ReplayArgs,
+    record::sample::{self, Sample},
     run::{self, Progress, Waits},
 };
 use bench_stats::{Latencies, Throughput};

@@ -1,12 +1,21 @@
 //! What a shell and `man` want to know of the program, made from its command line.
 
-use crate::cli::{Cli, ManArgs};
+use crate::{
+    cli::{Cli, ManArgs},
+    resolve,
+};
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 use eyre::{Result, bail};
 use std::process::ExitCode;
 
 const NAME: &str = "engine-bench";
+
+/// Prints the JSON schema of sweep files.
+pub(crate) fn schema() -> Result<ExitCode> {
+    super::print(&(serde_json::to_string_pretty(&resolve::schema())? + "\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
 
 /// Prints the completions for a shell.
 pub(crate) fn completions(shell: Shell) -> Result<ExitCode> {

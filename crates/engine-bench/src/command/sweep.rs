@@ -4,20 +4,20 @@ use super::report;
 use crate::{
     analyze,
     cli::{EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, SweepArgs},
+    engine,
     guard::{GuardMode, Preflight},
-    journal::{self, Decision, Event, Journal, JournalError},
     live::Live,
     plan::Plan,
     profile::Profiler,
-    run::{self, DriveError, Ending, Manifest, Options, Prepared, Progress, TraceOptions},
-    sweep,
+    record::{Event, Journal, JournalError, Manifest},
+    resolve,
+    run::{self, DriveError, Ending, Options, Prepared, Progress, TraceOptions},
     trace::{self, Wanted},
 };
 use bench_stats::rounds::PILOT_ROUNDS;
 use eyre::{Report, Result, WrapErr as _, bail};
 use jiff::Timestamp;
 use std::{
-    collections::HashSet,
     ffi::OsString,
     fs,
     io::ErrorKind,
@@ -41,7 +41,7 @@ const OF_A_RESUMED_SWEEP: [&str; 9] = [
 
 pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
     let typed: Vec<OsString> = std::env::args_os().collect();
-    let (args, origins, question) = sweep::merge(args, &typed)?;
+    let (args, origins, question) = resolve::merge(args, &typed)?;
     let args = &args;
     let mut typed = origins.keys();
     let planned = typed.find(|flag| !OF_A_RESUMED_SWEEP.contains(&flag.as_str()));
@@ -52,34 +52,38 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
     }
     let plan = match &args.resume {
         Some(dir) => Plan::read(dir)?,
-        None => Plan::asked(sweep::resolve(args)?, args.yes)?,
+        None => Plan::asked(resolve::resolve(args)?, args.yes)?,
     };
     run::check_feasible(&plan)?;
     if let Some(missing) = args.profiler.missing() {
         bail!("--profiler cannot be used: {missing}; install it, or omit the flag");
     }
-    let (out, earlier) = match &args.resume {
-        Some(dir) => (dir.clone(), Earlier::read(dir)?),
-        None => (new_folder(args.out.as_deref())?, Earlier::default()),
+    let out = match &args.resume {
+        Some(dir) => dir.clone(),
+        None => new_folder(args.out.as_deref())?,
     };
     if args.resume.is_some() {
-        run::check_manifest(&Manifest::before(&plan, &out)?, earlier.begun_with.as_ref())?;
+        let started_with = analyze::read_outcome(&out)?.history;
+        run::check_manifest(&Manifest::before(&plan, &out)?, started_with.manifest())?;
     }
     if args.dry_run {
-        let values = sweep::shown(&plan.settings, &origins);
+        let values = resolve::shown(&plan.settings, &origins);
         return dry_run(&plan, question.as_deref(), &values, args.json);
     }
     if let Some(question) = question.filter(|_| !args.quiet) {
         eprintln!("{question}");
     }
     if !args.quiet {
-        plan.notes.iter().for_each(|note| eprintln!("note: {note}"));
+        let notes = plan.notes.iter().cloned().chain(engine::kept_out());
+        notes.for_each(|note| eprintln!("note: {note}"));
     }
     fs::create_dir_all(&out).wrap_err_with(|| format!("failed to create {}", out.display()))?;
     let mut journal = Journal::open(&out)?;
     if args.resume.is_none() {
         plan.write(&out)?;
     }
+    // What was measured is read before more is: the reports need all of it.
+    let history = analyze::read_outcome(&out)?.history;
     let mut progress = Progress::new(args.quiet);
     if args.json && !args.quiet {
         journal.listen(run::print_event);
@@ -90,15 +94,10 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
     }
     let options = Options {
         out: &out,
-        done: earlier.done,
-        failed: earlier.failed,
-        voided: earlier.voided,
-        decided: earlier.decided,
-        spent_s: earlier.spent_s,
+        history: &history,
         progress: &progress,
         decide: &|round| analyze::decide(&out, round),
         estimate: &|| analyze::running(&out),
-        begun_with: earlier.begun_with,
         preflight: preflight(&plan, args.quiet),
     };
     let tracing = Tracing {
@@ -254,19 +253,14 @@ async fn measure(
             }
         }
         Err(error) => {
-            let step = error.step.to_string();
-            journal.write(Event::PreparationFailed {
-                step,
-                cause: error.cause,
-                log: error.log,
-            })?;
+            journal.write(Event::PreparationFailed(error.failure("prepare")))?;
             Ok(Ending::Complete)
         }
     }
 }
 
 fn finish(out: &Path, ending: Ending, args: &SweepArgs) -> Result<ExitCode> {
-    let report = report::remake(out)?;
+    let report = report::remake(out, None)?;
     let measured = report.measured_anything();
     // A table without a number says less than the causes below.
     if args.json && !args.quiet {
@@ -334,50 +328,6 @@ fn dry_run(plan: &Plan, question: Option<&str>, values: &str, json: bool) -> Res
     );
     super::print(&text)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// What an interrupted sweep has done already.
-#[derive(Debug, Default)]
-struct Earlier {
-    done: HashSet<String>,
-    failed: HashSet<String>,
-    voided: Vec<String>,
-    decided: Vec<Decision>,
-    spent_s: f64,
-    begun_with: Option<Manifest>,
-}
-
-impl Earlier {
-    fn read(dir: &Path) -> Result<Self> {
-        // What was measured is read before more is: the reports need all of it.
-        analyze::read_outcome(dir)?;
-        let records = journal::read(dir)?;
-        let mut earlier = Self {
-            spent_s: analyze::wall_s(&records),
-            ..Self::default()
-        };
-        for record in records {
-            match record.event {
-                Event::VisitFinished { visit, .. } => {
-                    earlier.failed.remove(&visit);
-                    earlier.done.insert(visit);
-                }
-                Event::VisitFailed { visit, .. } => {
-                    earlier.failed.insert(visit);
-                }
-                Event::VisitUndone { visit, .. } => {
-                    earlier.done.remove(&visit);
-                }
-                Event::VisitVoided { visit, .. } => earlier.voided.push(visit),
-                Event::Decided(decision) => earlier.decided.push(decision),
-                Event::SweepStarted { manifest, .. } => {
-                    earlier.begun_with = earlier.begun_with.or(manifest);
-                }
-                _ => {}
-            }
-        }
-        Ok(earlier)
-    }
 }
 
 /// Where the results go, which is not made here: the folder asked for, empty if it is there, or one named by

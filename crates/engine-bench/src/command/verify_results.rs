@@ -1,7 +1,7 @@
 //! `engine-bench verify-results DIR`: does everything published follow from what was measured?
 
 use crate::{
-    analyze::{self, Ended},
+    analyze,
     cli::{EXIT_FOUND, VerifyResultsArgs},
     report,
 };
@@ -9,7 +9,9 @@ use eyre::Result;
 use std::process::ExitCode;
 
 pub(crate) fn verify_results(args: &VerifyResultsArgs) -> Result<ExitCode> {
-    let outcome = analyze::read_outcome(&args.dir)?;
+    let mut outcome = analyze::read_outcome(&args.dir)?;
+    let baseline = report::published_baseline(&args.dir)?;
+    outcome.history.plan = outcome.history.plan.with_baseline(baseline)?;
     let report = report::Report::of(&outcome);
     let mut findings = report::verify(&args.dir, &report)?;
     findings.extend(analyze::verify_passes(&args.dir, &outcome)?);
@@ -17,8 +19,8 @@ pub(crate) fn verify_results(args: &VerifyResultsArgs) -> Result<ExitCode> {
         let passes: usize = outcome.passes.values().map(|rounds| rounds.len()).sum();
         let mut text =
             format!("every published number follows from the samples of {passes} passes\n");
-        let voided = outcome.made.iter();
-        let voided = voided.filter(|made| made.ended == Ended::Voided).count();
+        let attempts = outcome.attempts.iter();
+        let voided = attempts.filter(|attempt| attempt.ended.is_void()).count();
         if voided > 0 {
             text += &format!("{voided} void visits are as they were measured\n");
         }

@@ -11,6 +11,7 @@ mod process;
 mod ready;
 mod reth;
 mod trial;
+mod variables;
 
 pub(crate) use adapter::shared_flags;
 pub use adapter::{stats_command, unwind_command};
@@ -22,6 +23,7 @@ pub use process::{Engine, ToolRun, run_tool};
 pub use ready::wait_until_ready;
 pub use reth::init_command;
 pub use trial::{can_try, refusal};
+pub use variables::{Variables, kept_out};
 
 use crate::client::ClientError;
 use std::{io, path::PathBuf, time::Duration};
@@ -80,6 +82,17 @@ pub enum EngineError {
         status: String,
         /// The end of its output.
         log: LogTail,
+    },
+    /// Killing it did not end it.
+    #[error(
+        "process {pid} of the engine has not ended {waited:?} after SIGKILL and still holds its datadir; \
+         wait until it has (a disk may be slow to answer), then go on"
+    )]
+    Stuck {
+        /// The process.
+        pid: u32,
+        /// How long it was waited for.
+        waited: Duration,
     },
     /// It had to be killed.
     #[error("the engine did not stop within {waited:?} of SIGTERM and was killed: {log}")]

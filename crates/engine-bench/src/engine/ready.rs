@@ -25,7 +25,8 @@ pub async fn wait_until_ready(
     timeout: Duration,
 ) -> Result<(), EngineError> {
     let started = Instant::now();
-    let mut node = Node::connect(engine.endpoints(), secret, ANSWER_TIMEOUT)?;
+    let ports = engine.endpoints();
+    let mut node = Node::connect(&ports.auth_url(), &ports.http_url(), secret, ANSWER_TIMEOUT)?;
     loop {
         engine.check_alive()?;
         let last = match node.answers().await {

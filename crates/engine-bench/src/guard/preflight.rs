@@ -2,10 +2,7 @@
 //!
 //! Invariant: a check judges only what could be read; what is unknown costs no points and says so.
 
-use super::{
-    proc::{self, TICKS_PER_SECOND},
-    reading::{online_cpus, text},
-};
+use super::proc::{self, System, TICKS_PER_SECOND};
 use nix::sys::{stat::stat, statvfs::statvfs};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -124,7 +121,8 @@ impl Machine {
         let cpu = "/sys/devices/system/cpu";
         let no_turbo = line(&format!("{cpu}/intel_pstate/no_turbo")).map(|off| off == "0");
         let boost = line(&format!("{cpu}/cpufreq/boost")).map(|on| on == "1");
-        let cpuinfo = text("/proc/cpuinfo");
+        let system = System::this();
+        let cpuinfo = system.text("proc/cpuinfo");
         // The folder may not exist yet: its disk is that of the nearest one above.
         let dir = dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir);
         Self {
@@ -132,12 +130,12 @@ impl Machine {
             turbo: no_turbo.or(boost),
             smt: line(&format!("{cpu}/smt/active")).map(|active| active == "1"),
             huge_pages: line("/sys/kernel/mm/transparent_hugepage/enabled"),
-            meminfo: text("/proc/meminfo"),
-            load: load(),
-            cpus: online_cpus(&text("/proc/stat")),
+            meminfo: system.text("proc/meminfo"),
+            load: load(&system),
+            cpus: system.cpus().map_or(0, |cpus| cpus.count),
             disk_free: free_bytes(dir),
             rotational: rotational(dir),
-            file_system: file_system(dir),
+            file_system: file_system(dir, &system),
             clock: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             hypervisor: cpuinfo
                 .lines()
@@ -329,8 +327,8 @@ fn gib(bytes: u64) -> String {
 }
 
 /// CPUs that other programs use, watched for a moment; this one sleeps meanwhile.
-fn load() -> Option<f64> {
-    let look = || Some((Instant::now(), proc::cpu_ticks(&text("/proc/stat"))?.busy));
+fn load(system: &System) -> Option<f64> {
+    let look = || Some((Instant::now(), system.cpus()?.busy));
     let (began, before) = look()?;
     thread::sleep(LOOK);
     let (ended, after) = look()?;
@@ -355,9 +353,9 @@ fn rotational(dir: &Path) -> Option<bool> {
 }
 
 /// The kind of file system a folder is on: of the longest mount point above it.
-fn file_system(dir: &Path) -> Option<String> {
+fn file_system(dir: &Path, system: &System) -> Option<String> {
     let dir = dir.canonicalize().ok()?;
-    file_system_of(&dir, &text("/proc/self/mountinfo"))
+    file_system_of(&dir, &system.text("proc/self/mountinfo"))
 }
 
 fn file_system_of(dir: &Path, mounts: &str) -> Option<String> {

@@ -8,7 +8,7 @@
 
 mod exposition;
 
-use crate::{analyze::Running, guard::Counters, serve::Server};
+use crate::{guard::Counters, record::Running, serve::Server};
 use engine_api::metric::{self, Metric};
 use exposition::Exposition;
 use http_body_util::Full;

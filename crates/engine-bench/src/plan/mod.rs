@@ -24,11 +24,47 @@ pub const PLAN_FILE: &str = "plan.json";
 const FORMAT: &str = "engine-bench-plan";
 const VERSION: u64 = 2;
 
+/// What a file of a results folder says that it is.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Format {
+    format: String,
+    version: u64,
+}
+
+impl Format {
+    pub(crate) fn of(format: &str, version: u64) -> Self {
+        let format = format.to_owned();
+        Self { format, version }
+    }
+
+    /// Refuses JSON that does not say this format and version: what it is, and what to do.
+    pub(crate) fn check(json: &[u8], format: &str, version: u64) -> Result<(), String> {
+        let found: Self = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+        if found.format != format {
+            return Err(format!(
+                "it is not of the format {format}; give the results folder of a sweep"
+            ));
+        }
+        if found.version != version {
+            return Err(format!(
+                "it is of version {}, and this program reads version {version}: use the program that wrote it, \
+                 or measure anew",
+                found.version
+            ));
+        }
+        Ok(())
+    }
+}
+
 /// Cells that a sweep may have without being asked twice.
 const MOST_CELLS_UNASKED: u128 = 1_000;
 
 /// Cells that a sweep may have at all.
 const MOST_CELLS: u128 = 1_000_000;
+
+/// Cells that a message lists.
+const LISTED_CELLS: usize = 12;
 
 /// Visits that a plan may list.
 const MOST_VISITS: u128 = 10_000_000;
@@ -83,8 +119,22 @@ impl Cell {
 
     /// The mix of transactions, where mixes are an axis.
     pub fn mix(&self) -> Option<&str> {
-        let mix = self.flags.iter().find(|(axis, _)| axis == MIX_AXIS);
-        mix.map(|(_, mix)| mix.as_str())
+        self.flag(MIX_AXIS)
+    }
+
+    /// The value of a flag.
+    pub fn flag(&self, name: &str) -> Option<&str> {
+        let found = self.flags.iter().find(|(flag, _)| flag == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// Whether the other cell is the same but for the value of a flag at most.
+    pub fn differs_only_in(&self, flag: &str, other: &Self) -> bool {
+        let rest = |cell: &Self| -> Vec<(String, String)> {
+            let rest = cell.flags.iter().filter(|(name, _)| name != flag);
+            rest.cloned().collect()
+        };
+        self.engine == other.engine && self.gas == other.gas && rest(self) == rest(other)
     }
 
     /// Whether both replay the same payloads: only then are their throughputs compared.
@@ -204,6 +254,11 @@ pub enum PlanError {
     /// Everything is excluded.
     #[error("--exclude leaves no cell to measure; omit one of the exclusions")]
     NoCells,
+    /// A baseline that is no cell.
+    #[error(
+        "--baseline {0} names no cell of the sweep; give an id, or its part without gas and mix, of {1}"
+    )]
+    UnknownBaseline(String, String),
     /// The file failed.
     #[error("failed to {action} {path}: {reason}")]
     Io {
@@ -215,9 +270,7 @@ pub enum PlanError {
         reason: io::Error,
     },
     /// Not a plan.
-    #[error(
-        "{path} is not a plan of version {VERSION}: {reason}; give the results folder of a sweep"
-    )]
+    #[error("failed to read the plan {path}: {reason}")]
     Content {
         /// The file.
         path: PathBuf,
@@ -284,7 +337,7 @@ impl Plan {
             let duration_s = plan.estimate.duration_s;
             return Err(PlanError::Unasked { cells, duration_s });
         }
-        Ok(plan)
+        plan.with_baseline(None)
     }
 
     /// Plans a sweep.
@@ -312,6 +365,40 @@ impl Plan {
             .into_iter()
             .map(Cell::load)
             .collect()
+    }
+
+    /// The cell of a load that `--baseline` names.
+    pub fn baseline(&self, load: &Load) -> Option<&Cell> {
+        let name = self.settings.baseline.as_deref()?;
+        let mut cells = self.cells.iter().filter(|cell| load.is_of(cell));
+        cells.find(|cell| cells::is_called(&self.settings, cell, name))
+    }
+
+    /// The plan with another baseline than the one it was made with, if any.
+    ///
+    /// # Errors
+    /// When it names no cell.
+    pub fn with_baseline(mut self, name: Option<String>) -> Result<Self, PlanError> {
+        self.settings.baseline = name.or(self.settings.baseline);
+        let unknown = self
+            .loads()
+            .iter()
+            .all(|load| self.baseline(load).is_none());
+        match self.settings.baseline.clone().filter(|_| unknown) {
+            Some(name) => Err(PlanError::UnknownBaseline(name, self.some_ids())),
+            None => Ok(self),
+        }
+    }
+
+    /// Ids of cells, for a message.
+    fn some_ids(&self) -> String {
+        let ids = self.cells.iter().map(|cell| cell.id.as_str());
+        let listed: Vec<&str> = ids.take(LISTED_CELLS).collect();
+        let more = match self.cells.len() - listed.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        listed.join(", ") + &more
     }
 
     /// The cell or A/A control of that id.
@@ -370,22 +457,19 @@ impl Plan {
             path: path.clone(),
             reason,
         };
-        let plan: Self =
-            serde_json::from_slice(&json).map_err(|error| refused(error.to_string()))?;
-        if plan.format == FORMAT && plan.version == VERSION {
-            return Ok(plan);
-        }
-        Err(refused(format!(
-            "it says {} version {}",
-            plan.format, plan.version
-        )))
+        // Before anything else is looked for: another version has other fields.
+        Format::check(&json, FORMAT, VERSION).map_err(refused)?;
+        serde_json::from_slice(&json).map_err(|error| refused(error.to_string()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::{self, EngineKind, EngineSpec, ResetMethod};
+    use crate::{
+        resolve::resolve,
+        sweep::{CHUNK_SIZE_FLAG, EngineKind, EngineSpec, ResetMethod},
+    };
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -397,7 +481,7 @@ mod tests {
         let crate::cli::Verb::Sweep(args) = cli.verb else {
             panic!("not a sweep")
         };
-        let mut settings = sweep::resolve(&args).unwrap();
+        let mut settings = resolve(&args).unwrap();
         settings.engines[0].program = "/bin/engine-bench".into();
         settings
     }
@@ -437,7 +521,7 @@ mod tests {
             name: "geth".into(),
             program: "/bin/geth".into(),
             kind: EngineKind::Geth,
-            lacks: vec![sweep::CHUNK_SIZE_FLAG.into()],
+            lacks: vec![CHUNK_SIZE_FLAG.into()],
         });
         let plan = Plan::new(settings);
         let ids: Vec<_> = plan.cells.iter().map(|cell| cell.id.as_str()).collect();
@@ -529,19 +613,57 @@ mod tests {
     }
 
     #[test]
+    fn a_baseline_is_an_id_or_the_values_of_knobs() {
+        let chunks = ["--chunks", "15,60", "--gas", "10M,40M"];
+        let mixes = [&chunks[..], &["--mix", "mainnet,whale"]].concat();
+        for (flags, name, levels) in [
+            (&chunks[..], "chunk60", 2),
+            (&chunks[..], "chunk60-gas10M", 1),
+            (&mixes[..], "chunk60", 4),
+            (&mixes[..], "whale-chunk60-gas10M", 1),
+            (&chunks[..], "chunk6", 0),
+            (&["--gas", "10M"][..], "", 0),
+        ] {
+            let flags = [flags, &["--baseline", name]].concat();
+            match Plan::asked(settings(&flags), false) {
+                Ok(plan) => {
+                    let loads = plan.loads().into_iter();
+                    let found = loads.filter_map(|load| plan.baseline(&load).cloned());
+                    assert_eq!(found.count(), levels, "{flags:?}");
+                }
+                Err(error) => {
+                    let told = error.to_string();
+                    assert!(
+                        levels == 0 && told.contains(&format!("--baseline {name} ")),
+                        "{told}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
     fn reads_back_what_it_writes() {
         let dir = tempfile::tempdir().unwrap();
         let plan = Plan::new(settings(&["--axis", "engine.x=a,b", "--reset", "copy"]));
         assert_eq!(plan.settings.reset, ResetMethod::Copy);
         plan.write(dir.path()).unwrap();
         assert_eq!(Plan::read(dir.path()).unwrap(), plan);
-        std::fs::write(dir.path().join(PLAN_FILE), "{\"format\":").unwrap();
-        assert!(
-            Plan::read(dir.path())
-                .unwrap_err()
-                .to_string()
-                .contains("is not a plan")
-        );
+        for (text, said) in [
+            (r#"{"format":"#, "EOF while parsing"),
+            (
+                r#"{"format":"engine-bench-journal"}"#,
+                "it is not of the format engine-bench-plan",
+            ),
+            (
+                r#"{"format":"engine-bench-plan","version":1}"#,
+                "it is of version 1, and this program reads version 2: use the program that wrote it, or measure anew",
+            ),
+        ] {
+            std::fs::write(dir.path().join(PLAN_FILE), text).unwrap();
+            let refused = Plan::read(dir.path()).unwrap_err().to_string();
+            assert!(refused.contains(said), "{refused}");
+        }
     }
 
     proptest! {

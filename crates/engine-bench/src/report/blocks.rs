@@ -4,8 +4,9 @@
 //! all cells of a level, so that shapes can be laid beside each other.
 
 use crate::{
-    analyze::{Outcome, Sample},
+    analyze::Outcome,
     plan::{Cell, Load},
+    record::Sample,
 };
 use serde::{Deserialize, Serialize};
 
@@ -121,7 +122,7 @@ fn median_ns(passes: &[&[Sample]], block: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::{self, sample::tests::sample};
+    use crate::{analyze, record::sample::tests::sample};
     use std::path::Path;
 
     fn outcome(passes: &[&[u64]]) -> Outcome {

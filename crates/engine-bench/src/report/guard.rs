@@ -4,9 +4,9 @@
 //! Invariant: counts every try of a visit once; nothing here changes a throughput.
 
 use crate::{
-    analyze::{Ended, Made, Outcome},
+    analyze::Outcome,
     guard::GuardMode,
-    journal::PassFacts,
+    record::{Attempt, Ended},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +59,7 @@ impl GuardReport {
             state_drift: state_drift(outcome),
             ..Self::default()
         };
-        for visit in &outcome.made {
+        for visit in &outcome.attempts {
             report.add(visit);
         }
         if report.watched_s > 0.0 {
@@ -68,9 +68,9 @@ impl GuardReport {
         report
     }
 
-    fn add(&mut self, visit: &Made) {
+    fn add(&mut self, visit: &Attempt) {
         match visit.ended {
-            Ended::Voided => self.voided += 1,
+            Ended::Voided | Ended::Undone => self.voided += 1,
             Ended::Finished if !visit.facts.contaminations.is_empty() => self.disturbed += 1,
             _ => {}
         }
@@ -78,11 +78,7 @@ impl GuardReport {
             *self.reasons.entry(found.rule.clone()).or_default() += 1;
         }
         // Those that take turns are watched at once, and the fixed work is done once for all.
-        let peers = visit
-            .interleaving
-            .as_ref()
-            .map_or(0, |found| found.with.len());
-        let part = 1.0 / (1 + peers) as f64;
+        let part = 1.0 / visit.in_turn() as f64;
         for pass in &visit.facts.passes {
             if let Some(machine) = &pass.machine {
                 self.watched += 1;
@@ -141,16 +137,12 @@ fn is_of_marks(table: &str) -> bool {
 
 fn state_drift(outcome: &Outcome) -> Vec<StateDrift> {
     let mut counts: BTreeMap<(&str, &str), BTreeSet<u64>> = BTreeMap::new();
-    for visit in &outcome.made {
+    for visit in &outcome.attempts {
         let Some(cell) = outcome.plan.cell(&visit.cell) else {
             continue;
         };
-        let states = visit
-            .facts
-            .passes
-            .iter()
-            .filter_map(|pass: &PassFacts| pass.state.as_ref());
-        for database in states.filter_map(|state| state.database.as_ref()) {
+        let passes = visit.facts.passes.iter();
+        for database in passes.filter_map(|pass| pass.state.database.as_ref()) {
             let entries = database.entries.iter();
             for (table, rows) in entries.filter(|(table, _)| !is_of_marks(table)) {
                 let key = (cell.engine.as_str(), table.as_str());

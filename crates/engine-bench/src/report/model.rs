@@ -6,21 +6,15 @@ use super::{
     attribution::{self, ChangeReport},
     blocks::{BlocksReport, HistogramReport, Shapes},
     guard::GuardReport,
-    judged::{
-        AdaptiveReport, ComparisonReport, LevelReport, NoiseReport, RankReport, UndecidedReport,
-        decided, undecided,
-    },
+    judged::AdaptiveReport,
     visits::{VisitReport, visits},
     warnings,
-    work::WorkReport,
 };
 use crate::{
-    analyze::{
-        self, Attribution, Failure, Knob, Outcome, Summary, TimeSplit, log::engine_time_source,
-    },
+    analyze::{self, Attribution, Comparison, Knob, Level, NoiseFloor, Outcome, Summary, Work},
     guard::Preflight,
     profile::CellProfile,
-    run::{Environment, Manifest},
+    record::{Environment, Failure, Manifest, TimeSplit, log::engine_time_source},
     sweep::Settings,
     trace::CellTraces,
 };
@@ -46,15 +40,11 @@ pub struct Report {
     /// One entry per cell, in the order of the plan.
     pub cells: Vec<CellReport>,
     /// One entry per gas level.
-    pub levels: Vec<LevelReport>,
-    /// Settings of the knobs averaged over gas levels.
-    pub ranking: Vec<RankReport>,
-    /// Pairs of cells of a level that there is a verdict about.
-    pub comparisons: Vec<ComparisonReport>,
-    /// Pairs that there is none about, because they were measured in fewer than two rounds.
-    pub undecided: Vec<UndecidedReport>,
+    pub levels: Vec<Level>,
+    /// Pairs of cells of a level that share a round.
+    pub comparisons: Vec<Comparison>,
     /// How much identical cells differ.
-    pub noise_floor: NoiseReport,
+    pub noise_floor: NoiseFloor,
     /// What moved between each cell and the best of its level.
     #[serde(default)]
     pub attribution: Vec<ChangeReport>,
@@ -121,8 +111,7 @@ pub struct CellReport {
     /// Whether the knob acted.
     pub knob: Knob,
     /// What the engine counted per block; null when it counts no jobs.
-    #[serde(default)]
-    pub work: Option<WorkReport>,
+    pub work: Option<Work>,
     /// Whether the engine compared state roots with the headers'.
     #[serde(default = "checked")]
     pub root_checked: bool,
@@ -209,6 +198,7 @@ impl Report {
         let summaries = analyze::summarize(outcome);
         let comparisons = analyze::compare(outcome, &summaries);
         let shapes = Shapes::of(outcome);
+        let begun = outcome.begun.clone().unwrap_or_default();
         let mut report = Self {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -217,18 +207,9 @@ impl Report {
                 .iter()
                 .map(|summary| CellReport::of(summary, &outcome.plan.settings, &shapes))
                 .collect(),
-            levels: comparisons
-                .levels
-                .iter()
-                .map(|level| LevelReport::of(outcome, level))
-                .collect(),
-            ranking: analyze::ranking(&summaries)
-                .into_iter()
-                .map(RankReport::of)
-                .collect(),
-            undecided: undecided(&comparisons),
-            noise_floor: NoiseReport::of(outcome, &comparisons.noise_floor),
-            comparisons: decided(&comparisons),
+            levels: comparisons.levels,
+            noise_floor: comparisons.noise_floor,
+            comparisons: comparisons.pairs,
             attribution: Vec::new(),
             traces: outcome.traces.clone(),
             profiles: outcome.profiles.clone(),
@@ -240,10 +221,10 @@ impl Report {
             failures: outcome.failures.clone(),
             guard: GuardReport::of(outcome),
             environment: EnvironmentReport {
-                machine: outcome.environment.clone(),
-                engines: outcome.engine_versions.clone(),
-                preflight: outcome.preflight.clone(),
-                manifest: outcome.manifest.clone(),
+                manifest: outcome.manifest().cloned(),
+                machine: begun.environment,
+                engines: begun.engine_versions,
+                preflight: begun.preflight,
             },
             configuration: outcome.plan.settings.clone(),
         };
@@ -253,7 +234,7 @@ impl Report {
         report.attribution = attribution::changes(&report);
         report.warnings = outcome.edited.clone();
         report.warnings.extend(outcome.notes.iter().cloned());
-        let found = warnings::of(&report, &comparisons);
+        let found = warnings::of(&report);
         report.warnings.extend(found);
         report
     }
@@ -328,7 +309,7 @@ impl CellReport {
             histogram: shapes.histogram(&summary.cell),
             blocks: shapes.blocks(&summary.cell),
             knob: summary.knob.clone(),
-            work: summary.work.map(WorkReport::of),
+            work: summary.work.clone(),
             root_checked: summary.root_checked,
             steady_state: summary
                 .steady_state

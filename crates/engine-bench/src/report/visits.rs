@@ -3,8 +3,8 @@
 //! Invariant: a visit without numbers is listed without them.
 
 use crate::{
-    analyze::{Ended, Outcome, Sample},
-    journal::{Interleaving, VisitFacts},
+    analyze::Outcome,
+    record::{Attempt, Ended, Interleaving, Sample, VisitFacts},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -21,10 +21,9 @@ pub struct VisitReport {
     pub begun_s: f64,
     /// How long it took, in seconds; 0 when that is unknown.
     pub seconds: f64,
-    /// `finished`, `voided`, `failed`, or `cut` when the sweep was killed in it.
-    pub ended: String,
-    /// Which try of the visit it was, counted from 1.
-    #[serde(default)]
+    /// How it ended.
+    pub ended: Ended,
+    /// Which attempt of the visit it was, counted from 1.
     pub attempt: u64,
     /// Execution throughput, when it gave one.
     pub ggas_per_second: Option<f64>,
@@ -49,36 +48,31 @@ pub(super) fn visits(outcome: &Outcome) -> Vec<VisitReport> {
             mean.is_finite().then_some((cell.as_str(), mean))
         })
         .collect();
-    let first_ms = outcome.made.first().map_or(0, |made| made.began_unix_ms);
-    let visit = |made: &crate::analyze::Made| {
-        let finished = made.ended == Ended::Finished;
+    let first_ms = outcome.attempts.first();
+    let first_ms = first_ms.map_or(0, |attempt| attempt.began_unix_ms);
+    let visit = |attempt: &Attempt| {
+        let finished = attempt.ended == Ended::Finished;
         let pass = outcome
             .passes
-            .get(&made.cell)
-            .and_then(|rounds| rounds.get(&made.round))
+            .get(&attempt.cell)
+            .and_then(|rounds| rounds.get(&attempt.round))
             .filter(|_| finished);
         let log = pass.and_then(|pass| log(pass));
-        let mean = means.get(made.cell.as_str());
+        let mean = means.get(attempt.cell.as_str());
         VisitReport {
-            cell: made.cell.clone(),
-            round: made.round,
-            begun_s: made.began_unix_ms.saturating_sub(first_ms) as f64 / 1e3,
-            seconds: made.seconds,
-            ended: match made.ended {
-                Ended::Finished => "finished",
-                Ended::Voided => "voided",
-                Ended::Failed => "failed",
-                Ended::Cut => "cut",
-            }
-            .to_owned(),
-            attempt: made.attempt,
+            cell: attempt.cell.clone(),
+            round: attempt.round,
+            begun_s: attempt.began_unix_ms.saturating_sub(first_ms) as f64 / 1e3,
+            seconds: attempt.seconds,
+            ended: attempt.ended,
+            attempt: attempt.attempt,
             ggas_per_second: log.map(f64::exp),
             relative: log.zip(mean).map(|(log, mean)| (log - mean).exp_m1()),
-            interleaving: made.interleaving.clone(),
-            facts: made.facts.clone(),
+            interleaving: attempt.interleaving.clone(),
+            facts: attempt.facts.clone(),
         }
     };
-    outcome.made.iter().map(visit).collect()
+    outcome.attempts.iter().map(visit).collect()
 }
 
 /// Logarithm of the execution throughput of a pass.

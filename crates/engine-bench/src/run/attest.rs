@@ -4,7 +4,7 @@
 
 use crate::{
     engine::{self, ToolRun},
-    journal::{DatabaseFacts, StateFacts},
+    record::{DatabaseFacts, StateFacts},
     reset::Workspace,
 };
 use serde::Deserialize;

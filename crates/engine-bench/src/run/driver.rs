@@ -3,7 +3,7 @@
 //! Invariant: a visit that is not in the journal as finished counts for nothing.
 
 use super::{
-    Environment, Manifest, Prepared, Progress, Step, StepError, disk,
+    InStep as _, Prepared, Progress, Step, StepError, disk,
     group::{self, Made, Member},
     patience::{self, Patience},
     repeat::{self, Repeats},
@@ -11,15 +11,16 @@ use super::{
     visit::Visiting,
 };
 use crate::{
-    analyze::{AnalyzeError, Running},
     guard::{Calibrator, Contamination, GuardMode, Preflight},
-    journal::{Decision, Event, Interleaving, Journal, JournalError, VisitFacts, VisitTimes},
     live::Visited,
     plan::{Plan, Visit},
+    record::{
+        Begun, Decision, Environment, Event, History, Interleaving, Journal, JournalError,
+        Manifest, PayloadSum, RecordError, Running, VisitFacts, VisitTimes,
+    },
     sweep::{Order, WarmUp},
 };
 use std::{
-    collections::HashSet,
     path::Path,
     time::{Duration, Instant},
 };
@@ -63,31 +64,21 @@ pub enum DriveError {
     },
     /// What it measured cannot be read back, so the next round cannot be decided.
     #[error("failed to decide about the next round: {0}")]
-    Decide(#[from] AnalyzeError),
+    Decide(#[from] RecordError),
 }
 
 /// What a drive needs beside the plan.
 pub struct Options<'a> {
     /// The results folder.
     pub out: &'a Path,
-    /// Visits that an earlier run finished.
-    pub done: HashSet<String>,
-    /// Visits that failed in earlier runs and did not finish since.
-    pub failed: HashSet<String>,
-    /// Visits that are void, as often as they are, of earlier runs.
-    pub voided: Vec<String>,
-    /// Decisions that an earlier run made, in order.
-    pub decided: Vec<Decision>,
-    /// Seconds that earlier runs measured.
-    pub spent_s: f64,
+    /// What earlier runs of the sweep did.
+    pub history: &'a History,
     /// Where progress is shown.
     pub progress: &'a Progress,
     /// Decides about the round after the given one, from what the results folder holds.
-    pub decide: &'a dyn Fn(u64) -> Result<Decision, AnalyzeError>,
+    pub decide: &'a dyn Fn(u64) -> Result<Decision, RecordError>,
     /// What is known of each cell, from what the results folder holds.
-    pub estimate: &'a dyn Fn() -> Result<Vec<Running>, AnalyzeError>,
-    /// What an earlier run of the sweep measured.
-    pub begun_with: Option<Manifest>,
+    pub estimate: &'a dyn Fn() -> Result<Vec<Running>, RecordError>,
     /// What makes measurements worse on this machine; `None` when nothing is watched.
     pub preflight: Option<Preflight>,
 }
@@ -105,15 +96,18 @@ pub async fn drive(
     options: &Options<'_>,
     interrupted: impl Future<Output = ()>,
 ) -> Result<Ending, DriveError> {
-    let manifest = Manifest::before(plan, options.out)?.with_payloads(plan, prepared);
-    check_manifest(&manifest, options.begun_with.as_ref())?;
-    journal.write(Event::SweepStarted {
+    let manifest = Manifest {
+        payloads: payload_sums(plan, prepared),
+        ..Manifest::before(plan, options.out).in_step(Step::State)?
+    };
+    check_manifest(&manifest, options.history.manifest())?;
+    journal.write(Event::SweepStarted(Begun {
         base: prepared.base,
         engine_versions: prepared.engine_versions.clone(),
         environment: Environment::read(),
         preflight: options.preflight.clone(),
-        manifest: Some(manifest),
-    })?;
+        manifest,
+    }))?;
     options.progress.plan(plan.visits.len() as u64);
     tokio::pin!(interrupted);
     let mut rounds = Rounds::new(plan, options);
@@ -150,6 +144,20 @@ pub async fn drive(
     options.progress.end();
     journal.write(Event::SweepFinished)?;
     Ok(Ending::Complete)
+}
+
+/// Sums of the payload lists. One that cannot be loaded is left out: its visits fail.
+fn payload_sums(plan: &Plan, prepared: &Prepared) -> Vec<PayloadSum> {
+    let mixes = plan.settings.mixes();
+    let mixes = if mixes.is_empty() { vec![""] } else { mixes };
+    let Prepared { payloads, base, .. } = prepared;
+    let of_mix = mixes.into_iter().flat_map(|mix| {
+        plan.settings.levels.iter().filter_map(move |level| {
+            let list = payloads.load(mix, *level, base).ok()?;
+            Some(PayloadSum::of(mix, level.gas, &list))
+        })
+    });
+    of_mix.collect()
 }
 
 /// Whether a sweep that was started may be resumed with this.
@@ -201,13 +209,13 @@ enum Ended {
 impl<'a> Driver<'a> {
     fn new(plan: &'a Plan, prepared: &'a Prepared, options: &'a Options<'a>) -> Self {
         let mode = plan.settings.guard;
-        let (done, voided) = repeat::counted(plan, &options.done, &options.voided);
+        let (done, voided) = repeat::counted(plan, options.history);
         Self {
             plan,
             prepared,
             options,
             calibrator: (mode != GuardMode::Off).then(Calibrator::new),
-            repeats: Repeats::new(mode, done, voided),
+            repeats: Repeats::new(&plan.settings, done, voided),
             patience: Patience::new(Duration::from_millis(plan.settings.ready_timeout_ms)),
         }
     }
@@ -222,11 +230,7 @@ impl<'a> Driver<'a> {
     ) -> Result<bool, DriveError> {
         self.undo(group, journal)?;
         let round = group.first().map_or(0, |visit| visit.round);
-        let voided = |visit: &&Visit| {
-            let voided = self.options.voided.iter();
-            voided.filter(|voided| **voided == visit.id()).count()
-        };
-        let earlier = group.iter().map(voided).max().unwrap_or(0);
+        let earlier = repeat::voids(self.options.history, group);
         for attempt in 1 + earlier as u64.. {
             if !rounds.affords_another_visit() {
                 rounds.end_early(round, journal)?;
@@ -261,10 +265,10 @@ impl<'a> Driver<'a> {
     /// Takes back what an earlier run finished of a group that it did not finish: the rest of it alone
     /// would not run beside the same peers.
     fn undo(&self, group: &[&Visit], journal: &mut Journal) -> Result<(), JournalError> {
-        let finished = group
-            .iter()
-            .filter(|visit| self.options.done.contains(&visit.id()));
-        for visit in finished {
+        for visit in group {
+            if !self.options.history.is_finished(&visit.id()) {
+                continue;
+            }
             // Written first: what the journal says was measured is there at any time.
             let kept_in = repeat::free_name(self.options.out, visit);
             journal.write(Event::VisitUndone {
@@ -307,12 +311,10 @@ impl<'a> Driver<'a> {
             }
             made
         };
-        let disturbed = made.iter().flat_map(|made| &made.facts);
-        let mut found = disturbed.flat_map(|facts| &facts.contaminations);
-        let disturbed = found.any(|found| !(self.plan.settings.interleave && found.is_shared()));
-        // What cannot be made again is worth more than nothing.
-        let affordable = left.is_none_or(|left| 2 * began.elapsed() <= left);
-        let again = disturbed && affordable && self.repeats.allows_after(attempt);
+        let facts = made.iter().flat_map(|made| &made.facts);
+        let found = facts.flat_map(|facts| &facts.contaminations);
+        let again =
+            self.repeats.wanted(found, began.elapsed(), left) && self.repeats.allows_after(attempt);
         let mut ended = Vec::new();
         for (visit, made) in group.iter().zip(made) {
             ended.push(self.note(visit, made, again.then_some(attempt), journal)?);
@@ -333,13 +335,8 @@ impl<'a> Driver<'a> {
             Ok(facts) => facts,
             Err(error) => {
                 disk_has_room(self.options.out, &id, &error)?;
-                journal.write(Event::VisitFailed {
-                    visit: id,
-                    step: error.step.to_string(),
-                    cause: error.cause.clone(),
-                    log: error.log.clone(),
-                    times,
-                })?;
+                let failure = error.failure(&id);
+                journal.write(Event::VisitFailed { failure, times })?;
                 return Ok(Ended::Failed(error));
             }
         };

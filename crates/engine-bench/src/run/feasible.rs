@@ -271,10 +271,7 @@ fn flags(settings: &Settings, engine: &EngineSpec) -> Result<(), Infeasible> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        cli::{Cli, Verb},
-        sweep,
-    };
+    use crate::cli::{Cli, Verb};
     use clap::Parser as _;
     use std::fs;
 
@@ -308,7 +305,7 @@ mod tests {
         let Verb::Sweep(args) = Cli::try_parse_from(words).unwrap().verb else {
             panic!("not a sweep")
         };
-        Plan::new(sweep::resolve(&args).unwrap())
+        Plan::new(crate::resolve::resolve(&args).unwrap())
     }
 
     #[test]

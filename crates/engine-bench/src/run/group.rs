@@ -14,11 +14,10 @@ use super::{
     visit::{Begun, Found, Pass, Visiting, facts_of},
 };
 use crate::{
-    analyze::Sample,
     guard::{Calibration, Readings, Watch},
-    journal::{PassFacts, StateFacts, VisitFacts, VisitTimes},
     payload::Payloads,
     plan::{Load, Visit, turns},
+    record::{PassFacts, Sample, StateFacts, VisitFacts, VisitTimes},
     reset::Workspace,
 };
 use engine_api::PreparedPayload;

@@ -8,10 +8,8 @@ mod attest;
 mod copies;
 mod disk;
 mod driver;
-mod environment;
 mod feasible;
 mod group;
-mod manifest;
 mod pass;
 mod patience;
 mod prepare;
@@ -27,26 +25,16 @@ mod visit;
 
 pub use copies::check_room;
 pub use driver::{DriveError, Ending, Options, check_manifest, drive};
-pub use environment::Environment;
 pub use feasible::{Infeasible, check_feasible, writable};
-pub use manifest::{EngineSum, Manifest, PayloadSum};
-pub(crate) use manifest::{plan_sum, sum};
 pub use pass::{PassError, Waits, replay};
 pub use prepare::{Prepared, prepare};
 pub use profiled::profile;
 pub use progress::{Progress, print_event};
 pub(crate) use state::init_datadir;
 pub use state::{StateKey, make_state};
-pub use traced::{Chosen, TraceOptions, trace};
+pub use traced::{TraceOptions, trace};
 
-/// Folder of the visits inside a results folder.
-pub const VISITS_DIR: &str = "visits";
-/// Folder of a visit's discarded pass.
-pub const WARMUP_DIR: &str = "warmup";
-/// Folder of a visit's measured pass.
-pub const MEASURED_DIR: &str = "measured";
-/// The engine's output during a pass.
-pub const ENGINE_LOG: &str = "engine.log";
+use crate::record::Failure;
 
 /// A step that failed, and why.
 #[derive(Debug, thiserror::Error)]
@@ -70,9 +58,17 @@ impl StepError {
             log: lines.collect(),
         }
     }
-}
 
-impl StepError {
+    /// What the journal says of it.
+    pub fn failure(&self, visit: &str) -> Failure {
+        Failure {
+            visit: visit.to_owned(),
+            step: self.step.to_string(),
+            cause: self.cause.clone(),
+            log: self.log.clone(),
+        }
+    }
+
     /// The same failure, of another visit.
     pub(crate) fn again(&self) -> Self {
         Self {

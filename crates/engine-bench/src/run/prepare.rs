@@ -15,7 +15,8 @@ use crate::{
     engine,
     payload::PayloadStore,
     reset::{self, Workspace},
-    sweep::{self, BaseSource, EngineKind, EngineSpec, PayloadSource, ResetMethod, Settings},
+    resolve,
+    sweep::{BaseSource, EngineKind, EngineSpec, PayloadSource, ResetMethod, Settings},
 };
 use engine_api::JwtSecret;
 use std::{
@@ -160,7 +161,7 @@ impl Asking<'_> {
         if let Some(workspace) = workspaces.iter().find(builds) {
             return Ok(Some(workspace.clone()));
         }
-        let mut embedded = sweep::embedded_engine().in_step(Step::State)?;
+        let mut embedded = resolve::embedded_engine().in_step(Step::State)?;
         embedded.name = BUILDER_NAME.to_owned();
         let (workspace, found, _) = self.one(&embedded).await?;
         check_same_base(Some(base), found, &embedded.name)?;

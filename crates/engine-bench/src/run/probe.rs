@@ -73,7 +73,9 @@ impl Probe<'_> {
             .await
             .in_step(Step::Ready)?;
         let timeout = Duration::from_millis(self.settings.request_timeout_ms);
-        let node = Node::connect(engine.endpoints(), self.secret, timeout);
+        let ports = engine.endpoints();
+        let urls = (ports.auth_url(), ports.http_url());
+        let node = Node::connect(&urls.0, &urls.1, self.secret, timeout);
         Ok((engine, node.in_step(Step::Ready)?))
     }
 

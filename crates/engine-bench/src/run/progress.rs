@@ -4,8 +4,8 @@
 //! is drawn between a request and its answer: there is no drawing thread.
 
 use crate::{
-    analyze::Running,
     live::{Live, PassLabels, Visited},
+    record::Running,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;

@@ -5,8 +5,8 @@
 
 use super::{DriveError, Options};
 use crate::{
-    journal::{Decision, Event, Journal, JournalError, LevelDecision},
     plan::{Cell, Load, Plan, Visit},
+    record::{Decision, Ended, Event, Journal, JournalError, LevelDecision},
     sweep::Adaptive,
 };
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ impl<'a> Rounds<'a> {
         Self {
             plan,
             options,
-            decided: options.decided.clone(),
+            decided: options.history.decisions.clone(),
             round: 1,
             began: Instant::now(),
             longest_visit: Duration::ZERO,
@@ -91,24 +91,17 @@ impl<'a> Rounds<'a> {
     /// Visits not done yet, in the order of the plan: each on its own, or those that take turns together.
     fn open(&self, chosen: impl Fn(&Visit) -> bool) -> Vec<Vec<&'a Visit>> {
         let visits = self.plan.visits.iter().filter(|visit| chosen(visit));
-        if self.plan.settings.interleave {
-            let mut groups = groups(self.plan, visits);
-            groups.retain(|group| !self.is_done(group));
-            return groups;
-        }
-        visits
-            .filter(|visit| !self.options.done.contains(&visit.id()))
-            .map(|visit| vec![visit])
-            .collect()
+        let mut groups = groups(self.plan, visits);
+        groups.retain(|group| !self.is_done(group));
+        groups
     }
 
     /// Whether a group was made: every visit ended, one at least with numbers. A failed one is not made
     /// alone later, when its peers would not be beside it; one that was cut takes its whole group along.
     fn is_done(&self, group: &[&Visit]) -> bool {
-        let Options { done, failed, .. } = self.options;
-        let ended = |visit: &&&Visit| done.contains(&visit.id()) || failed.contains(&visit.id());
-        group.iter().filter(ended).count() == group.len()
-            && group.iter().any(|visit| done.contains(&visit.id()))
+        let of_visit = |visit: &&Visit| self.options.history.state(&visit.id());
+        let states: Vec<Option<Ended>> = group.iter().map(of_visit).collect();
+        !states.contains(&None) && states.contains(&Some(Ended::Finished))
     }
 
     /// Cells of the round after `round`: as decided before, or decided now.
@@ -139,7 +132,7 @@ impl<'a> Rounds<'a> {
     pub(super) fn affords_another_visit(&self) -> bool {
         let adaptive = self.plan.settings.adaptive;
         let budget = adaptive.and_then(|adaptive| adaptive.budget_s);
-        let spent = self.options.spent_s + self.began.elapsed().as_secs_f64();
+        let spent = self.options.history.time_s.wall + self.began.elapsed().as_secs_f64();
         let first = self.longest_visit.is_zero();
         first || budget.is_none_or(|budget| spent + self.longest_visit.as_secs_f64() <= budget)
     }
@@ -147,7 +140,7 @@ impl<'a> Rounds<'a> {
     /// What is left of the budget; `None` without one.
     pub(super) fn left(&self) -> Option<Duration> {
         let budget_s = self.plan.settings.adaptive?.budget_s?;
-        let spent_s = self.options.spent_s + self.began.elapsed().as_secs_f64();
+        let spent_s = self.options.history.time_s.wall + self.began.elapsed().as_secs_f64();
         Some(Duration::from_secs_f64((budget_s - spent_s).max(0.0)))
     }
 
@@ -174,11 +167,15 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// Visits of one round and one load together, groups and their visits in the order given.
+/// Visits that take turns together, those of one round and one load, or each on its own; groups and their
+/// visits in the order given.
 pub(super) fn groups<'v>(
     plan: &Plan,
     visits: impl Iterator<Item = &'v Visit>,
 ) -> Vec<Vec<&'v Visit>> {
+    if !plan.settings.interleave {
+        return visits.map(|visit| vec![visit]).collect();
+    }
     let mut keys: Vec<(u64, Option<Load>)> = Vec::new();
     let mut groups: Vec<Vec<&Visit>> = Vec::new();
     for visit in visits {

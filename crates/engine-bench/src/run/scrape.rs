@@ -3,7 +3,7 @@
 //! Invariant: asked before the first payload is sent and after the last answer, never between; an
 //! engine that exports nothing is measured all the same.
 
-use crate::{analyze::write_metrics, engine::Engine};
+use crate::{engine::Engine, record::write_metrics};
 use engine_api::metric;
 use std::{io, path::Path, time::Duration};
 

@@ -8,7 +8,8 @@ use crate::{
     cache::{self, Building, Cache, Origin},
     engine::{self, ToolRun},
     reset::Tables,
-    sweep::{self, BaseSource, EngineKind, EngineSpec, Settings},
+    resolve,
+    sweep::{BaseSource, EngineKind, EngineSpec, Settings},
 };
 use std::{
     fs::{self, File},
@@ -113,7 +114,7 @@ impl States<'_> {
     /// geth's datadir of a generated state, made unless it is there and whole.
     async fn geth(&self, key: StateKey<'_>, engine: &EngineSpec) -> Result<PathBuf, StepError> {
         // Another version may write another database.
-        let version = sweep::version_line(&engine.program);
+        let version = resolve::version_line(&engine.program);
         let version = version.rsplit(' ').next().unwrap_or_default();
         let owner = format!("geth-{version}");
         let target = self.cache.state_of(key.profile, key.seed, &owner);
@@ -182,7 +183,7 @@ pub(crate) async fn init_datadir(
     datadir: &Path,
     logs: &Path,
 ) -> Result<(), StepError> {
-    let engine = sweep::embedded_engine().in_step(Step::State)?;
+    let engine = resolve::embedded_engine().in_step(Step::State)?;
     let command = engine::init_command(&engine, key.profile, key.seed, datadir);
     run(command, logs, "init", datadir).await?;
     Origin::leave(datadir, key.profile, key.seed).in_step(Step::State)?;

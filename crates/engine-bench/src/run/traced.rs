@@ -5,20 +5,21 @@
 //! would be faster the next time in any case. Invariant: what is timed here is no sample.
 
 use super::{
-    ENGINE_LOG, InStep as _, Prepared, Progress, Step, StepError, Waits, pass,
+    InStep as _, Prepared, Progress, Step, StepError, Waits, pass,
     visit::{Pass, Visiting},
 };
 use crate::{
     engine::Engine,
     plan::Plan,
+    record::ENGINE_LOG,
     trace::{
-        self, BlockTrace, CellTraces, Collector, INDEX_FILE, Span, SpanId, TRACES_DIR, TraceId,
-        chrome_trace, traceparent,
+        self, BlockTrace, CellTraces, Chosen, Collector, INDEX_FILE, Span, SpanId, TRACES_DIR,
+        TraceId, chrome_trace, traceparent,
     },
 };
 use engine_api::{EngineClient, PreparedPayload};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs, io,
     path::Path,
     time::{SystemTime, UNIX_EPOCH},
@@ -34,15 +35,6 @@ const CLIENT_SERVICE: &str = "engine-bench";
 const CONTROL_EVERY: usize = 4;
 /// Fewest of them that a cost is told from.
 const FEWEST_CONTROLS: usize = 4;
-
-/// Which blocks of a cell are traced, and what is known of all of them.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Chosen {
-    /// Numbers of the blocks to trace.
-    pub blocks: BTreeSet<u64>,
-    /// Mean client time of every block in measured passes, in milliseconds.
-    pub measured_ms: BTreeMap<u64, f64>,
-}
 
 /// What tracing needs beside the plan.
 pub struct TraceOptions<'a> {

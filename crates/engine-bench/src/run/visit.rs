@@ -4,21 +4,20 @@
 //! Invariant: leaving a visit in any way, also by being dropped on Ctrl-C, stops its engine.
 
 use super::{
-    ENGINE_LOG, InStep as _, MEASURED_DIR, Prepared, Progress, Step, StepError, VISITS_DIR,
-    WARMUP_DIR, Waits, attest, disk, pass, progress::PassShown, scrape,
+    InStep as _, Prepared, Progress, Step, StepError, Waits, attest, disk, pass,
+    progress::PassShown, scrape,
 };
 use crate::{
-    analyze::{
-        self, log,
-        sample::{self, Sample},
-    },
     client::{Node, status_text},
     engine::{self, Engine, Launch},
     guard::{self, Calibration, Calibrator, GuardMode, Readings, Watch},
-    journal::{PassFacts, StateFacts, VisitFacts, VisitTimes},
     live::PassLabels,
     payload::Payloads,
     plan::{self, Visit},
+    record::{
+        self, ENGINE_LOG, MEASURED_DIR, PassFacts, Sample, StateFacts, VISITS_DIR, VisitFacts,
+        VisitTimes, WARMUP_DIR, log, sample,
+    },
     reset::Workspace,
     sweep::{Level, Settings, WarmUp},
 };
@@ -251,8 +250,8 @@ impl Visiting<'_> {
         Ok(PassFacts {
             pass: pass.names().0.to_owned(),
             samples_sha256: sample::sum_of(&pass.dir).in_step(Step::Write)?,
-            metrics_sha256: analyze::metrics_sum(&pass.dir),
-            state: Some(found.state),
+            metrics_sha256: record::metrics_sum(&pass.dir),
+            state: found.state,
             calibration: found.calibration,
             machine: found.machine,
         })
@@ -334,7 +333,9 @@ impl Visiting<'_> {
             .await
             .in_step(Step::Ready)?;
         let timeout = Duration::from_millis(self.settings.request_timeout_ms);
-        let mut node = Node::connect(engine.endpoints(), secret, timeout).in_step(Step::Attest)?;
+        let ports = engine.endpoints();
+        let node = Node::connect(&ports.auth_url(), &ports.http_url(), secret, timeout);
+        let mut node = node.in_step(Step::Attest)?;
         self.attest(&mut node).await?;
         let method = pass
             .payloads

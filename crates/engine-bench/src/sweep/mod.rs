@@ -1,26 +1,13 @@
-//! What a sweep is asked to do: flags as typed become [`Settings`], where every value is resolved.
+//! What a sweep is asked to do: [`Settings`], where every value is resolved, and the values that flags take.
 //!
-//! Invariant: nothing after this module reads a flag, and every default has its home in
-//! `resolve`.
+//! Invariant: knows neither flags nor files; every default has its home in `resolve`.
 
 mod engine;
-mod file;
 mod knob;
-mod merge;
-mod resolve;
-mod schema;
-mod shown;
 mod value;
 
 pub use engine::{EngineKind, EngineSpec};
-pub(crate) use engine::{embedded_engine, version_line};
-pub use file::FileError;
 pub use knob::{Design, Exclusion, Setting};
-pub use merge::{MergeError, Origin, Origins, merge};
-pub use resolve::{ResolveError, resolve};
-pub(crate) use resolve::{default_count, profile_name};
-pub use schema::schema;
-pub use shown::shown;
 pub use value::{
     Axis, ChunkList, Gas, GasList, MIX_AXIS, Percent, SWITCH_OFF, SWITCH_ON, Span, VARIABLE_PREFIX,
     ValueError, WarmUp,
@@ -70,19 +57,19 @@ pub struct Settings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adaptive: Option<Adaptive>,
     /// Whether a cell of each gas level is visited twice a round, under two names.
-    #[serde(default)]
     pub controls: bool,
     /// Smallest relative difference that matters: 0.01 is 1 %.
-    #[serde(default = "default_min_effect")]
     pub min_effect: f64,
+    /// The cell that the others of its level are compared with, by its id or its values; the highest when
+    /// none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
     /// In which order the cells of a round are visited.
     pub order: Order,
     /// Whether the cells of a load are replayed side by side, payload by payload in turn.
     #[serde(default, skip_serializing_if = "is_default")]
     pub interleave: bool,
-    /// What is done about passes that others disturbed. Plans without it are of programs that watched
-    /// nothing.
-    #[serde(default = "unwatched")]
+    /// What is done about passes that others disturbed.
     pub guard: GuardMode,
     /// What is replayed and discarded before the measured pass.
     pub warmup: WarmUp,
@@ -104,16 +91,14 @@ pub struct Settings {
     pub cache_dir: PathBuf,
 }
 
+/// The engine's flag of that name.
+const PERSISTENCE_THRESHOLD_FLAG: &str = "engine.persistence-threshold";
+
+/// Gas that a pass replays at least, unless a count is given.
+const PASS_GAS: u64 = 1_000_000_000;
+
 /// What matters when nothing else is said: 1 %.
 pub(crate) const DEFAULT_MIN_EFFECT: f64 = 0.01;
-
-fn unwatched() -> GuardMode {
-    GuardMode::Off
-}
-
-fn default_min_effect() -> f64 {
-    DEFAULT_MIN_EFFECT
-}
 
 /// How an adaptive sweep decides about its rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -141,6 +126,15 @@ impl Settings {
         )
     }
 
+    /// The persistence threshold of a cell: what an axis sets, or the sweep's own.
+    pub fn threshold_of(&self, flags: &[(String, String)]) -> u64 {
+        let set = flags
+            .iter()
+            .find(|(flag, _)| flag == PERSISTENCE_THRESHOLD_FLAG);
+        set.and_then(|(_, value)| value.parse().ok())
+            .unwrap_or(self.persistence_threshold)
+    }
+
     /// The knobs that an engine is started with in a cell of these knobs.
     pub fn knobs_of(
         &self,
@@ -164,6 +158,11 @@ pub struct Level {
     pub gas: Gas,
     /// Payloads of one pass; `None` is as many as the folder holds.
     pub count: Option<u64>,
+}
+
+/// Payloads of one pass at a gas level when no count is given: at least 1 Ggas.
+pub(crate) fn default_count(gas: Gas) -> u64 {
+    PASS_GAS.div_ceil(gas.0)
 }
 
 /// Where the base state comes from.

@@ -19,7 +19,11 @@ pub use send::{TRACES_PATH, forward};
 pub use span::{Span, decode, encode};
 
 use serde::{Deserialize, Serialize};
-use std::{fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 /// Folder of the traces in a results folder.
 pub const TRACES_DIR: &str = "traces";
@@ -41,6 +45,15 @@ pub fn read_index(dir: &Path) -> Vec<CellTraces> {
         .ok()
         .and_then(|json| serde_json::from_slice(&json).ok())
         .unwrap_or_default()
+}
+
+/// Which blocks of a cell are traced, and what is known of all of them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Chosen {
+    /// Numbers of the blocks to trace.
+    pub blocks: BTreeSet<u64>,
+    /// Mean client time of every block in measured passes, in milliseconds.
+    pub measured_ms: BTreeMap<u64, f64>,
 }
 
 /// Which blocks of a cell are replayed once more to be traced.

@@ -5,6 +5,7 @@ use super::{
     chart::{Axis, BAD, COLOURS, GOOD, GREY, Shape, draw, row, span},
     level::Figure,
 };
+use crate::record::Ended;
 use plotters::style::RGBColor;
 
 /// Height of a row of the order of visits, in pixels: there may be many.
@@ -30,9 +31,9 @@ pub(super) fn order(report: &Report) -> Option<Figure> {
     let shapes = shown(report).filter_map(|(index, visit)| {
         let y = row(names.iter().position(|name| *name == visit.cell)?, rows);
         let x = index as f64 + 1.0;
-        let colour = match visit.ended.as_str() {
-            "finished" => GOOD,
-            "failed" => BAD,
+        let colour = match visit.ended {
+            Ended::Finished => GOOD,
+            Ended::Failed => BAD,
             _ => GREY,
         };
         let corners = ((x - 0.45, y - 0.35), (x + 0.45, y + 0.35));

@@ -65,7 +65,7 @@ pub(super) fn state(report: &Report) -> Option<(Figure, Key)> {
         let place = engines.iter().position(|known| *known == engine);
         let colour = COLOURS[place.unwrap_or(0) % COLOURS.len()];
         for pass in &visit.facts.passes {
-            let Some(state) = &pass.state else { continue };
+            let state = &pass.state;
             let mib = state.datadir_bytes as f64 / f64::from(1 << 20);
             let free = state.database.as_ref().map_or(String::new(), |database| {
                 let (free, used) = (database.free_pages, database.used_pages);

@@ -1,0 +1,176 @@
+//! What an engine's log says about each block: its own time, and how the state root was made.
+//!
+//! The lines are reth's (v1.11 and 2.x): `State root task finished` or `State root job finished`,
+//! then `Block added to canonical chain`. bench-reth adds counters to the first. geth's is `Imported
+//! new potential chain segment`, of one block each when blocks come through the Engine API.
+//!
+//! Invariant: an unknown or damaged line is passed over; it never stops a report.
+
+use super::{
+    Sample,
+    column::{Column, Line, Source, Unit},
+};
+use crate::sweep::EngineKind;
+use alloy_primitives::B256;
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{self, BufRead as _, BufReader},
+    path::Path,
+};
+
+const ROOT_MESSAGES: [&str; 2] = ["State root task finished", "State root job finished"];
+const BLOCK_MESSAGE: &str = "Block added to canonical chain";
+const GETH_BLOCK_MESSAGE: &str = "Imported new potential chain segment";
+
+/// Where `engine_ns` comes from, as reports name it.
+pub const ENGINE_TIME_SOURCE: &str = "engine log: elapsed of `Block added to canonical chain`";
+const GETH_TIME_SOURCE: &str = "engine log: elapsed of `Imported new potential chain segment`";
+
+/// Where `engine_ns` of a kind of engine comes from, as reports name it.
+pub fn engine_time_source(kind: EngineKind) -> &'static str {
+    match kind {
+        EngineKind::BenchReth | EngineKind::Reth => ENGINE_TIME_SOURCE,
+        EngineKind::Geth => GETH_TIME_SOURCE,
+    }
+}
+
+/// What a log says about one block: columns and their values.
+pub type BlockFacts = Vec<(&'static Column<Sample>, u64)>;
+
+/// Reads an engine's log into facts by block hash.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn read_log(path: &Path) -> io::Result<HashMap<B256, BlockFacts>> {
+    let (mut facts, mut root) = (HashMap::new(), BlockFacts::new());
+    for line in BufReader::new(File::open(path)?).split(b'\n') {
+        let line = line?;
+        let line = String::from_utf8_lossy(&line);
+        if ROOT_MESSAGES.iter().any(|message| line.contains(message)) {
+            root = told(Line::Root, &line);
+        } else if line.contains(BLOCK_MESSAGE) || line.contains(GETH_BLOCK_MESSAGE) {
+            // The root's line names no block: it is that of the next block that is added.
+            let mut block = std::mem::take(&mut root);
+            block.append(&mut told(Line::Block, &line));
+            if let Some(hash) = field(&line, "hash").and_then(|hash| hash.parse().ok()) {
+                facts.insert(hash, block);
+            }
+        }
+    }
+    Ok(facts)
+}
+
+/// Adds what the log says to the samples of a pass.
+pub fn join(samples: &mut [Sample], facts: &HashMap<B256, BlockFacts>) {
+    for sample in samples {
+        for (column, value) in facts.get(&sample.block_hash).into_iter().flatten() {
+            (column.set)(sample, *value);
+        }
+    }
+}
+
+/// What a line of this kind tells.
+fn told(kind: Line, line: &str) -> BlockFacts {
+    let of_column = |column: &'static Column<Sample>| {
+        let Source::Log(of, key) = column.about.source else {
+            return None;
+        };
+        let text = field(line, key).filter(|_| of == kind)?;
+        let value = match column.about.unit {
+            Unit::Nanoseconds => duration_ns(text),
+            _ => text.parse().ok(),
+        };
+        Some((column, value?))
+    };
+    Sample::COLUMNS.iter().filter_map(of_column).collect()
+}
+
+/// The value of `key=value` in a line, quotes taken off.
+fn field<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+    line.split_whitespace()
+        .filter_map(|word| word.split_once('='))
+        .find_map(|(name, value)| (name == key).then(|| value.trim_matches('"')))
+}
+
+/// Nanoseconds of a duration as Rust's `Debug` writes it: `870.1µs`, `19.9ms`, `1.02s`.
+fn duration_ns(text: &str) -> Option<u64> {
+    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, unit) = text.split_at(unit_at);
+    let scale = match unit {
+        "ns" => 1.0,
+        "µs" | "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return None,
+    };
+    let number: f64 = number.parse().ok()?;
+    Some((number * scale).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::sample::tests::sample;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    const LOG: &str = "\
+2026-11-21T03:00:00Z INFO State root task finished state_root=0x01 elapsed=870.1µs \
+account_targets=410 storage_targets=600 batches=9 jobs=41 unsplit_batches=2 nodes_revealed=1200 \
+nodes_reread=7 known_paths=12 nodes_hashed=900 longest_chain=33
+2026-11-21T03:00:00Z INFO Block added to canonical chain number=3 \
+hash=0x0000000000000000000000000000000000000000000000000000000000000003 peers=0 txs=180 \
+gas_used=24.53Mgas gas_throughput=1.23Ggas/second full=68.1% elapsed=19.9ms
+\u{fffd} Block added to canonical chain hash=0x12 elapsed=soon
+2026-11-21T03:00:01Z INFO State root job finished strategy=\"sparse-trie\" elapsed=1.02s
+2026-11-21T03:00:01Z INFO Block added to canonical chain number=4 \
+hash=0x0000000000000000000000000000000000000000000000000000000000000004 elapsed=1.5s
+t=2026-11-21T03:00:02+0000 lvl=info msg=\"Imported new potential chain segment\" number=6 \
+hash=0x0000000000000000000000000000000000000000000000000000000000000006 blocks=1 txs=180 \
+mgas=24.53 elapsed=300.093ms mgasps=81.7 triediffs=\"1.57 MiB\"
+";
+
+    #[test]
+    fn facts_join_their_block() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("engine.log");
+        std::fs::write(&path, LOG).unwrap();
+        let unknown = |number| Sample {
+            engine_ns: None,
+            ..sample(number, 1, 2, 3)
+        };
+        let mut samples = [3, 4, 5, 6].map(unknown);
+        join(&mut samples, &read_log(&path).unwrap());
+        let [third, fourth, fifth, sixth] = samples;
+        assert_eq!((sixth.engine_ns, sixth.jobs), (Some(300_093_000), None));
+        assert_eq!(third.engine_ns, Some(19_900_000));
+        assert_eq!(third.state_root_ns, Some(870_100));
+        assert_eq!(
+            (third.jobs, third.batches, third.unsplit_batches),
+            (Some(41), Some(9), Some(2))
+        );
+        assert_eq!(
+            (third.account_targets, third.storage_targets),
+            (Some(410), Some(600))
+        );
+        assert_eq!(
+            (third.nodes_revealed, third.nodes_reread),
+            (Some(1200), Some(7))
+        );
+        assert_eq!(
+            (third.known_paths, third.nodes_hashed, third.longest_chain),
+            (Some(12), Some(900), Some(33))
+        );
+        assert_eq!((fourth.engine_ns, fourth.jobs), (Some(1_500_000_000), None));
+        assert_eq!(fifth, unknown(5));
+    }
+
+    proptest! {
+        #[test]
+        fn reads_every_duration_that_rust_writes(ns in 0u64..1 << 40) {
+            let text = format!("{:?}", Duration::from_nanos(ns));
+            prop_assert_eq!(duration_ns(&text), Some(ns), "{}", text);
+        }
+    }
+}

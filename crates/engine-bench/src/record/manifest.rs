@@ -1,0 +1,252 @@
+//! What a sweep measures, by content: so that it is not continued with something else.
+//!
+//! Invariant: depends on the bytes of programs and payloads, not on where they are.
+
+use super::{Environment, sum};
+use crate::{
+    engine::Variables,
+    plan::{PLAN_FILE, Plan},
+    sweep::{EngineSpec, Gas},
+};
+use alloy_primitives::hex;
+use engine_api::PreparedPayload;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+/// What a sweep measures. Sums are SHA-256 in hexadecimal.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Sum of `plan.json`, which holds the resolved configuration.
+    pub plan_sha256: String,
+    /// The engines, in the order of the plan.
+    pub engines: Vec<EngineSum>,
+    /// The payload lists that could be found.
+    pub payloads: Vec<PayloadSum>,
+    /// Version of this program.
+    pub harness_version: String,
+    /// Kernel name and version.
+    pub kernel: String,
+    /// Model of the processor, and how many of it.
+    pub processor: String,
+    /// The environment of the engines; no part of what has to stay the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variables: Option<Variables>,
+}
+
+/// The program of an engine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineSum {
+    /// Name of the engine.
+    pub name: String,
+    /// Sum of its program.
+    pub sha256: String,
+}
+
+/// A payload list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PayloadSum {
+    /// Mix of transactions; empty for payloads that were brought.
+    pub mix: String,
+    /// Gas level.
+    pub gas: Gas,
+    /// Payloads of a pass.
+    pub payloads: u64,
+    /// Sum of the requests that are sent, in order.
+    pub sha256: String,
+}
+
+/// The program of an engine cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to read the program {program}: {reason}")]
+pub struct ProgramError {
+    program: PathBuf,
+    reason: io::Error,
+}
+
+/// The sum of a plan as it lies in a results folder; empty when there is none.
+pub fn plan_sum(out: &Path) -> String {
+    fs::read(out.join(PLAN_FILE)).map_or_else(|_| String::new(), |plan| sum(&plan))
+}
+
+impl Manifest {
+    /// What is known before anything is prepared: all but the payloads.
+    ///
+    /// # Errors
+    /// When a program cannot be read.
+    pub fn before(plan: &Plan, out: &Path) -> Result<Self, ProgramError> {
+        let machine = Environment::read();
+        let engines = plan.settings.engines.iter().map(EngineSum::of);
+        Ok(Self {
+            plan_sha256: plan_sum(out),
+            engines: engines.collect::<Result<_, _>>()?,
+            payloads: Vec::new(),
+            harness_version: machine.harness_version,
+            kernel: machine.kernel,
+            processor: format!("{} × {}", machine.cpus, machine.cpu_model),
+            variables: Some(variables(plan)),
+        })
+    }
+
+    /// What differs from the earlier manifest, a sentence each. Payloads are looked at when
+    /// both have some.
+    pub fn differences(&self, earlier: &Self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut differ = |what: &str, now: &str, then: &str| {
+            if now != then {
+                found.push(format!("{what} was {then} and is {now}"));
+            }
+        };
+        differ(
+            "plan.json",
+            short(&self.plan_sha256),
+            short(&earlier.plan_sha256),
+        );
+        differ(
+            "the harness",
+            &self.harness_version,
+            &earlier.harness_version,
+        );
+        differ("the processor", &self.processor, &earlier.processor);
+        for then in &earlier.engines {
+            let now = self.engines.iter().find(|now| now.name == then.name);
+            let what = format!("the program of {}", then.name);
+            let now = now.map_or("missing", |now| short(&now.sha256));
+            differ(&what, now, short(&then.sha256));
+        }
+        let of = |key: &PayloadSum| {
+            let same = |now: &&PayloadSum| now.mix == key.mix && now.gas == key.gas;
+            self.payloads.iter().find(same)
+        };
+        for then in earlier
+            .payloads
+            .iter()
+            .filter(|_| !self.payloads.is_empty())
+        {
+            let what = format!("the payload list {} {}", then.mix, then.gas).replace("  ", " ");
+            let now = of(then).map_or("missing", |now| short(&now.sha256));
+            differ(&what, now, short(&then.sha256));
+        }
+        found
+    }
+}
+
+impl EngineSum {
+    fn of(engine: &EngineSpec) -> Result<Self, ProgramError> {
+        let sum = || -> io::Result<String> {
+            let mut digest = Sha256::new();
+            io::copy(&mut File::open(&engine.program)?, &mut digest)?;
+            Ok(hex::encode(digest.finalize()))
+        };
+        Ok(Self {
+            name: engine.name.clone(),
+            sha256: sum().map_err(|reason| ProgramError {
+                program: engine.program.clone(),
+                reason,
+            })?,
+        })
+    }
+}
+
+impl PayloadSum {
+    /// The sum of a list of this mix and gas level.
+    pub fn of(mix: &str, gas: Gas, list: &[PreparedPayload]) -> Self {
+        let requests = list.iter().fold(Sha256::new(), |digest, payload| {
+            digest
+                .chain_update(&payload.new_payload)
+                .chain_update(&payload.forkchoice)
+        });
+        Self {
+            mix: mix.to_owned(),
+            gas,
+            payloads: list.len() as u64,
+            sha256: hex::encode(requests.finalize()),
+        }
+    }
+}
+
+fn variables(plan: &Plan) -> Variables {
+    let started = plan.cells.iter().filter_map(|cell| {
+        let mut engines = plan.settings.engines.iter();
+        let engine = engines.find(|engine| engine.name == cell.engine)?;
+        let knobs = plan.settings.knobs_of(engine, &cell.flags);
+        Some((cell.id.as_str(), engine, knobs))
+    });
+    Variables::of(started)
+}
+
+/// As much of a sum as a person compares.
+fn short(sum: &str) -> &str {
+    sum.get(..12).unwrap_or(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        Manifest {
+            plan_sha256: "p".repeat(64),
+            engines: vec![EngineSum {
+                name: "old".into(),
+                sha256: "a".repeat(64),
+            }],
+            payloads: vec![PayloadSum {
+                mix: "whale".into(),
+                gas: Gas(10_000_000),
+                payloads: 4,
+                sha256: "b".repeat(64),
+            }],
+            harness_version: "1".into(),
+            kernel: "Linux 1".into(),
+            processor: "2 × X".into(),
+            variables: None,
+        }
+    }
+
+    #[test]
+    fn each_difference_is_named() {
+        type Change = fn(&mut Manifest);
+        let changes: [(Change, Option<&str>); 9] = [
+            (|_| {}, None),
+            // A reboot into another kernel is told by the environment, and no reason to stop.
+            (|m| m.kernel = "Linux 2".into(), None),
+            (|m| m.payloads.clear(), None),
+            (
+                |m| m.engines[0].sha256 = "c".repeat(64),
+                Some("the program of old was aaaaaaaaaaaa and is cccccccccccc"),
+            ),
+            (
+                |m| m.engines[0].name = "new".into(),
+                Some("the program of old was aaaaaaaaaaaa and is missing"),
+            ),
+            (
+                |m| m.payloads[0].sha256 = "d".repeat(64),
+                Some("the payload list whale 10M was bbbbbbbbbbbb and is dddddddddddd"),
+            ),
+            (
+                |m| m.plan_sha256 = "q".repeat(64),
+                Some("plan.json was pppppppppppp and is qqqqqqqqqqqq"),
+            ),
+            (
+                |m| m.harness_version = "2".into(),
+                Some("the harness was 1 and is 2"),
+            ),
+            (
+                |m| m.processor = "4 × X".into(),
+                Some("the processor was 2 × X and is 4 × X"),
+            ),
+        ];
+        for (change, expected) in changes {
+            let mut now = manifest();
+            change(&mut now);
+            let found = now.differences(&manifest());
+            let expected: Vec<&str> = expected.into_iter().collect();
+            assert_eq!(found, expected);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The engines of a sweep: from a name or a path to a program whose kind is known.
+//!
+//! Invariant: what an engine is, it says itself (`--version`); which flags of the axes it has, its
+//! own help says. Names of engines are unique in a sweep.
+
+use super::ResolveError;
+use crate::{
+    engine::output_of,
+    sweep::{EMBEDDED_ENGINE, EngineKind, EngineSpec, is_engine_flag},
+};
+use nix::unistd::{AccessFlags, access};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+/// The engine this program carries: itself.
+///
+/// # Errors
+/// When the path of the running program is unknown.
+pub(crate) fn embedded_engine() -> Result<EngineSpec, ResolveError> {
+    let program = std::env::current_exe().map_err(|reason| ResolveError::Path {
+        what: "the running program",
+        path: PathBuf::from(EMBEDDED_ENGINE),
+        reason,
+    })?;
+    Ok(EngineSpec {
+        name: EMBEDDED_ENGINE.to_owned(),
+        program,
+        kind: EngineKind::BenchReth,
+        lacks: Vec::new(),
+    })
+}
+
+/// The engines as typed, each `bench-reth`, a name on the PATH, a path, or `NAME=PATH`.
+///
+/// # Errors
+/// When one is no program, two have the same name, or none has a flag of the knobs.
+pub(super) fn engines(typed: &[String], knobs: &[&str]) -> Result<Vec<EngineSpec>, ResolveError> {
+    if typed.is_empty() {
+        return Ok(vec![embedded_engine()?]);
+    }
+    let mut engines: Vec<EngineSpec> = typed
+        .iter()
+        .map(|text| engine(text))
+        .collect::<Result<_, _>>()?;
+    let mut names = BTreeSet::new();
+    let twice = engines
+        .iter()
+        .find(|engine| !names.insert(engine.name.as_str()));
+    if let Some(twice) = twice {
+        return Err(ResolveError::SameEngineName(twice.name.clone()));
+    }
+    find_missing_flags(&mut engines, knobs)?;
+    Ok(engines)
+}
+
+fn engine(typed: &str) -> Result<EngineSpec, ResolveError> {
+    if typed == EMBEDDED_ENGINE {
+        return embedded_engine();
+    }
+    let unknown = || ResolveError::UnknownEngine(typed.to_owned());
+    let (name, place) = match typed.split_once('=') {
+        Some((name, place)) => (Some(name.to_owned()), place),
+        None => (None, typed),
+    };
+    if place == EMBEDDED_ENGINE {
+        return Ok(EngineSpec {
+            name: name.filter(|name| !name.is_empty()).ok_or_else(unknown)?,
+            ..embedded_engine()?
+        });
+    }
+    let program = find_program(place).ok_or_else(unknown)?;
+    let stem = || Some(program.file_stem()?.to_string_lossy().into_owned());
+    let name = name
+        .or_else(stem)
+        .filter(|name| !name.is_empty())
+        .ok_or_else(unknown)?;
+    Ok(EngineSpec {
+        name,
+        kind: EngineKind::of_version(&version_line(&program)),
+        program,
+        lacks: Vec::new(),
+    })
+}
+
+/// The program at a path, or of that name in a folder of PATH.
+fn find_program(place: &str) -> Option<PathBuf> {
+    let runs = |path: &PathBuf| path.is_file() && access(path, AccessFlags::X_OK).is_ok();
+    let at = |path: PathBuf| path.canonicalize().ok().filter(runs);
+    if let Some(found) = at(PathBuf::from(place)) {
+        return Some(found);
+    }
+    if place.contains('/') {
+        return None;
+    }
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).find_map(|folder| at(folder.join(place)))
+}
+
+/// Notes for each engine which flags of the knobs it lacks. A flag that no engine names in its help
+/// may be a hidden one: engines that speak as reth does are left to judge it themselves.
+fn find_missing_flags(engines: &mut [EngineSpec], knobs: &[&str]) -> Result<(), ResolveError> {
+    let flags: Vec<&str> = knobs
+        .iter()
+        .copied()
+        .filter(|knob| is_engine_flag(knob))
+        .collect();
+    if flags.is_empty() {
+        return Ok(());
+    }
+    let helps: Vec<String> = engines.iter().map(help).collect();
+    for flag in flags {
+        let known: Vec<bool> = helps.iter().map(|help| names_flag(help, flag)).collect();
+        let nowhere = !known.contains(&true);
+        for (engine, known) in engines.iter_mut().zip(known) {
+            let hidden = nowhere && engine.kind != EngineKind::Geth;
+            if !known && !hidden {
+                engine.lacks.push(flag.to_owned());
+            }
+        }
+        if engines
+            .iter()
+            .all(|engine| engine.lacks.iter().any(|lacked| lacked == flag))
+        {
+            return Err(ResolveError::NoEngineHas(flag.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+fn help(engine: &EngineSpec) -> String {
+    let words: &[&str] = match engine.kind {
+        EngineKind::Geth => &["--help"],
+        EngineKind::BenchReth | EngineKind::Reth => &["node", "--help"],
+    };
+    output_of(&engine.program, words)
+}
+
+/// Whether a help text has the flag as a whole word.
+fn names_flag(help: &str, flag: &str) -> bool {
+    let ends_word = |rest: &str| {
+        !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
+    };
+    let spelled = format!("--{flag}");
+    help.match_indices(&spelled)
+        .any(|(at, _)| ends_word(&help[at + spelled.len()..]))
+}
+
+/// The first line that a program prints when it is asked for its version.
+pub(crate) fn version_line(program: &Path) -> String {
+    let text = output_of(program, &["--version"]);
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// A program that answers `--version` and any help.
+    fn program(dir: &Path, name: &str, version: &str, help: &str) -> String {
+        let path = dir.join(name);
+        let script = format!(
+            "#!/bin/sh\ncase \"$*\" in --version) echo '{version}';; *) echo '{help}';; esac\n"
+        );
+        // Another process writes it: a program that a thread of this one has open cannot be run.
+        let written = Command::new("sh")
+            .args(["-c", "printf %s \"$1\" > \"$0\" && chmod +x \"$0\""])
+            .args([path.as_os_str(), script.as_ref()])
+            .status();
+        assert!(written.unwrap().success());
+        path.to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn an_engine_says_what_it_is() {
+        for (line, kind) in [
+            ("geth version 1.17.8-stable", EngineKind::Geth),
+            ("Geth", EngineKind::Geth),
+            ("bench-reth 0.1.0", EngineKind::BenchReth),
+            ("engine-bench 0.1.0", EngineKind::BenchReth),
+            ("reth Version: 1.11.1", EngineKind::Reth),
+            ("reth-ethereum-cli Version: 2.5.1", EngineKind::Reth),
+            ("", EngineKind::Reth),
+        ] {
+            assert_eq!(EngineKind::of_version(line), kind, "{line}");
+        }
+    }
+
+    #[test]
+    fn engines_get_their_own_name_or_the_one_they_are_given() {
+        let dir = tempfile::tempdir().unwrap();
+        let geth = program(dir.path(), "geth", "geth version 1", "");
+        let typed = [
+            geth.clone(),
+            format!("old={geth}"),
+            "other=bench-reth".into(),
+        ];
+        let found = engines(&typed, &[]).unwrap();
+        let names: Vec<_> = found.iter().map(|engine| engine.name.as_str()).collect();
+        assert_eq!(names, ["geth", "old", "other"]);
+        assert_eq!(found[1].kind, EngineKind::Geth);
+        assert_eq!(found[2].kind, EngineKind::BenchReth);
+        for refused in [
+            vec![geth.clone(), geth.clone()],
+            vec!["no-such-engine".to_owned()],
+            vec![format!("={geth}")],
+            vec![dir.path().to_str().unwrap().to_owned()],
+            vec!["/proc/self/status".to_owned()],
+        ] {
+            assert!(engines(&refused, &[]).is_err(), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn flags_are_looked_for_as_whole_words() {
+        let dir = tempfile::tempdir().unwrap();
+        let reth = program(dir.path(), "reth", "reth 1", "  --engine.chunk <N>\n --x");
+        let geth = program(dir.path(), "geth", "geth version 1", "--cache value");
+        let knobs = ["engine.chunk", "cache", "env:A", "mix"];
+        let found = engines(&[reth.clone(), geth.clone()], &knobs).unwrap();
+        assert_eq!(found[0].lacks, ["cache"]);
+        assert_eq!(found[1].lacks, ["engine.chunk"]);
+        // Part of a flag is another flag: hidden in one engine, nowhere in the other.
+        let hidden = engines(&[reth, geth.clone()], &["engine.chun"]).unwrap();
+        assert!(hidden[0].lacks.is_empty() && hidden[1].lacks == ["engine.chun"]);
+        let refused = engines(&[geth], &["cach"]).unwrap_err();
+        assert!(refused.to_string().contains("--cach"), "{refused}");
+    }
+}
