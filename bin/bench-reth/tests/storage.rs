@@ -2,12 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-#[path = "support/busy.rs"]
-mod busy;
-#[expect(dead_code, reason = "other test programs use the rest")]
-mod support;
-
-use busy::{Chain, TRUNK};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -19,7 +13,11 @@ use std::{
     process::{Command, Output},
     sync::LazyLock,
 };
-use support::{Node, World, stderr};
+use testkit::{
+    busy::{self, Chain, TRUNK},
+    node::{Node, World, stderr},
+    skip,
+};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_bench-reth");
 
@@ -240,7 +238,7 @@ fn make_head(node: &Node, chain: &Chain, number: u64) {
 fn a_node_without_room_answers_why_ends_and_goes_on_with_room() {
     let (world, _) = busy_world();
     let chain = &BUSY.1;
-    let mut node = limited_node(&world, 2 << 20);
+    let node = limited_node(&world, 2 << 20);
     let mut refusal = None;
     for number in 1..=TRUNK {
         let block = chain.block(false, number).unwrap();
@@ -260,7 +258,7 @@ fn a_node_without_room_answers_why_ends_and_goes_on_with_room() {
         refusal.contains("save blocks") && refusal.contains(FULL),
         "{refusal}"
     );
-    assert_eq!(node.child.wait().unwrap().code(), Some(2));
+    assert_eq!(node.process.end().code, Some(2));
     let kept = verified(&world)["head"].as_u64().unwrap();
     let node = world.node(&[]);
     for number in kept + 1..=TRUNK {
@@ -304,14 +302,10 @@ fn a_full_disk_is_told_from_other_failures() {
         .output();
     let text = match &output {
         Ok(output) if output.status.code() != Some(77) => stderr(output),
-        other => {
-            eprintln!("skipped: no mount namespace here: {other:?}");
-            return;
-        }
+        other => return skip(&format!("no mount namespace: {other:?}")),
     };
     if text.starts_with("unshare: ") {
-        eprintln!("skipped: {text}");
-        return;
+        return skip(&format!("no mount namespace: {}", text.trim()));
     }
     for expected in [
         "no space is left on the disk",

@@ -6,14 +6,11 @@
 //! few rounds of a single pair say little about it.
 //!
 //! Invariant: works on logarithms of throughput; a cell missing in a round, because its visit
-//! failed or it was settled, takes nothing from the others.
+//! failed or it left, takes nothing from the others.
 
-use crate::throughput::Throughput;
+use crate::{fit::Fit, throughput::Throughput};
 use statrs::distribution::{ContinuousCDF as _, FisherSnedecor};
-use std::collections::{BTreeMap, BTreeSet};
-
-/// Sweeps of the fit over rows and columns; balanced layouts need one.
-const FIT_SWEEPS: usize = 200;
+use std::collections::BTreeMap;
 
 /// Logarithms of the throughputs of the cells of one level, by round.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,38 +66,32 @@ impl Layout {
             .collect()
     }
 
-    /// The spread of visits of some cells around their cells' and rounds' means, by least squares.
-    /// `None` when nothing is left to estimate it from.
+    /// The spread of visits of some cells around what their cells and rounds explain, by least
+    /// squares. `None` when nothing is left to estimate it from.
     pub fn spread(&self, cells: &[usize]) -> Option<Spread> {
-        let entries: Vec<(usize, u64, f64)> = cells
+        Fit::of(self, cells).spread()
+    }
+
+    /// The mean square of the differences that the cells would show if all were identical, on the
+    /// logarithmic scale: over pairs, twice the variance of a visit over the rounds they share. `None`
+    /// without a spread, or a pair that shares two rounds.
+    pub fn chance_square(&self) -> Option<f64> {
+        let all: Vec<usize> = (0..self.cells()).collect();
+        let variance = self.spread(&all)?.deviation.powi(2);
+        let pairs = all
             .iter()
-            .flat_map(|cell| {
-                let rounds = self.cells[*cell].iter();
-                rounds.map(|(round, log)| (*cell, *round, *log))
-            })
+            .flat_map(|a| all[a + 1..].iter().map(move |b| (*a, *b)));
+        let squares: Vec<f64> = pairs
+            .map(|(a, b)| self.differences(a, b).len())
+            .filter(|shared| *shared > 1)
+            .map(|shared| 2.0 * variance / shared as f64)
             .collect();
-        let freedom = freedom(&entries)?;
-        let mut left: Vec<f64> = entries.iter().map(|(_, _, log)| *log).collect();
-        for _ in 0..FIT_SWEEPS {
-            let moved = center(&entries, &mut left, |entry| entry.0 as u64).max(center(
-                &entries,
-                &mut left,
-                |entry| entry.1,
-            ));
-            if moved < 1e-15 {
-                break;
-            }
-        }
-        let squares: f64 = left.iter().map(|left| left * left).sum();
-        Some(Spread {
-            deviation: (squares / freedom).sqrt(),
-            freedom,
-        })
+        (!squares.is_empty()).then(|| crate::interval::mean(&squares))
     }
 
     /// Cells that vary more from round to round than the others of the level do, so that a common
-    /// spread would flatter them: by an F test of the cell's differences from the others' mean, which
-    /// calls a cell as steady as the others unsteady with the chance `error`.
+    /// spread would flatter them: by an F test of what is left of the cell once the others explain its
+    /// rounds, which calls a cell as steady as the others unsteady with the chance `error`.
     pub fn unsteady(&self, error: f64) -> Vec<usize> {
         let all: Vec<usize> = (0..self.cells()).collect();
         all.iter()
@@ -118,16 +109,14 @@ impl Layout {
         if others.len() < 2 {
             return None;
         }
-        let common = self.spread(&others)?;
+        let fit = Fit::of(self, &others);
+        let common = fit.spread()?;
         let (mut differences, mut per_mean) = (Vec::new(), 0.0);
         for (round, log) in &self.cells[cell] {
-            let logs = others
-                .iter()
-                .filter_map(|other| self.cells[*other].get(round));
-            let logs: Vec<f64> = logs.copied().collect();
-            if !logs.is_empty() {
-                differences.push(log - logs.iter().sum::<f64>() / logs.len() as f64);
-                per_mean += 1.0 / logs.len() as f64;
+            if let Some(of_round) = fit.round(*round) {
+                let has_round = |other: &&usize| self.cells[**other].contains_key(round);
+                differences.push(log - of_round);
+                per_mean += 1.0 / others.iter().filter(has_round).count() as f64;
             }
         }
         let own = crate::interval::standard_deviation(&differences)?.powi(2);
@@ -138,46 +127,6 @@ impl Layout {
         let f = FisherSnedecor::new((differences.len() - 1) as f64, common.freedom).ok()?;
         Some(f.sf(own / expected))
     }
-}
-
-/// Visits minus cells minus rounds plus the number of parts that share no cell and no round.
-fn freedom(entries: &[(usize, u64, f64)]) -> Option<f64> {
-    let cells: BTreeSet<usize> = entries.iter().map(|entry| entry.0).collect();
-    let rounds: BTreeSet<u64> = entries.iter().map(|entry| entry.1).collect();
-    // Each cell starts as its own part; a shared round joins parts.
-    let mut part: BTreeMap<usize, usize> = cells.iter().map(|cell| (*cell, *cell)).collect();
-    for round in &rounds {
-        let of_round = entries.iter().filter(|entry| entry.1 == *round);
-        let joined: BTreeSet<usize> = of_round.map(|entry| part[&entry.0]).collect();
-        let into = joined.iter().next().copied();
-        for label in part.values_mut().filter(|label| joined.contains(label)) {
-            *label = into.unwrap_or(*label);
-        }
-    }
-    let parts = part.values().collect::<BTreeSet<_>>().len();
-    let freedom = (entries.len() + parts).checked_sub(cells.len() + rounds.len())?;
-    (freedom > 0).then_some(freedom as f64)
-}
-
-/// Takes the mean of each group out; gives the largest mean taken.
-fn center(
-    entries: &[(usize, u64, f64)],
-    left: &mut [f64],
-    group: impl Fn(&(usize, u64, f64)) -> u64,
-) -> f64 {
-    let mut sums: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
-    for (entry, left) in entries.iter().zip(left.iter()) {
-        let (sum, count) = sums.entry(group(entry)).or_default();
-        *sum += left;
-        *count += 1.0;
-    }
-    for (entry, left) in entries.iter().zip(left.iter_mut()) {
-        let (sum, count) = sums[&group(entry)];
-        *left -= sum / count;
-    }
-    sums.values()
-        .map(|(sum, count)| (sum / count).abs())
-        .fold(0.0, f64::max)
 }
 
 #[cfg(test)]
@@ -267,6 +216,17 @@ mod tests {
         let noisy = vec![0.2, -0.2, 0.1, 0.3, -0.3, 0.0];
         let layout = full(&[quiet(0.0), quiet(1.0), noisy, quiet(2.0)]);
         assert_eq!(layout.unsteady(0.01), [2]);
+    }
+
+    #[test]
+    fn a_cell_that_leaves_makes_no_other_unsteady() {
+        // The first two are far behind and leave after three rounds: the mean of the others moves.
+        let mut random = crate::SplitMix::new(1);
+        let rows = [(-0.4, 3), (-0.4, 3), (0.0, 12), (0.0, 12), (0.0, 12)].map(|(base, rounds)| {
+            let visit = |_| base + 0.01 * random.normal();
+            (0..rounds).map(visit).collect::<Vec<f64>>()
+        });
+        assert_eq!(full(&rows).unsteady(0.01), [0usize; 0]);
     }
 
     proptest! {

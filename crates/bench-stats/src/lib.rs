@@ -9,6 +9,7 @@
 //! | [`throughput`] | how much gas per second, as one ratio of sums? |
 //! | [`interval`] | how far may the true value of a cell be from the measured one? |
 //! | [`layout`] | how much do visits vary once rounds are compared with themselves? |
+//! | [`fit`] | how fast is each cell in an average round, whichever rounds it has? |
 //! | [`pairs`] | which cells of a level differ, all pairs at once, and which are best? |
 //! | [`range`] | how far apart do equal means lie by chance? |
 //! | [`noise`] | how much do identical cells differ? |
@@ -24,6 +25,7 @@
 pub mod bootstrap;
 pub mod components;
 pub mod curve;
+pub mod fit;
 pub mod interval;
 pub mod layout;
 pub mod noise;
@@ -39,9 +41,9 @@ pub mod verdict;
 
 pub use interval::{Estimate, ratio_of_rounds, throughput_of_rounds};
 pub use layout::{Layout, Spread};
-pub use noise::{noise_expected, noise_of_controls};
-pub use pairs::{Comparisons, Pair, Rules, compare_all};
+pub use noise::NoiseFloor;
+pub use pairs::{Comparisons, Pair, compare_all};
 pub use quantile::{Latencies, quantile_sorted};
 pub use random::SplitMix;
 pub use throughput::Throughput;
-pub use verdict::{Relevance, Verdict};
+pub use verdict::{Judgement, Relevance, Rules, Undecided, Verdict, judge};

@@ -1,117 +1,225 @@
-//! All pairs of cells of a level at once: intervals that hold together, verdicts, the best set.
+//! All pairs of cells of a level at once: intervals that hold together, verdicts, ranks, the best set.
 //!
 //! Invariant: the chance that a sweep of equal cells names any difference in a level is at most
 //! [`Rules::error`], whatever the number of cells and wherever the sweep was cut. A cell tells nothing
 //! of its noise in a single visit, and two visits that happen to be alike tell too little of it: beside
 //! a machine that is disturbed now and then, their pair would be judged by the noise of quieter cells.
-//! So one common round gives no interval, and fewer than [`FEWEST_ROUNDS`] name no difference.
+//! So one common round gives no interval, and fewer than [`FEWEST_ROUNDS`](crate::verdict::FEWEST_ROUNDS)
+//! name no difference. Ranks and ratios come from one fit of cells and rounds: they never contradict
+//! each other, whichever rounds a cell has.
 
 use crate::{
-    interval::{Estimate, mean, standard_deviation, t_quantile},
+    fit::Fit,
+    interval::{Estimate, standard_deviation, t_quantile},
     layout::{Layout, Spread},
     range::StudentizedRange,
-    verdict::{Relevance, Verdict, relevance, verdict},
+    verdict::{Judgement, Relevance, Rules, Undecided, Verdict, judge},
 };
 
 /// Part of the accepted error that is set aside for taking an unsteady cell for a steady one.
 const STEADINESS_SHARE: f64 = 0.2;
-
-/// Rounds that two cells must have in common before a difference between them is named.
-pub const FEWEST_ROUNDS: usize = 3;
-
-/// What comparisons are judged by.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rules {
-    /// Accepted chance that any comparison of the level misleads.
-    pub error: f64,
-    /// Relative difference between identical cells; no difference within it is called one.
-    /// `None` when unknown, and then there is no verdict.
-    pub noise: Option<f64>,
-    /// Smallest relative difference that matters.
-    pub relevant: f64,
-}
 
 /// Two cells of a level.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pair {
     /// Index of the first cell.
     pub a: usize,
-    /// Index of the second cell, larger than that of the first.
+    /// Index of the second cell.
     pub b: usize,
-    /// Throughput of `a` over that of `b`: geometric mean over the rounds that both have. The
-    /// intervals of a level hold together with probability `1 - error`.
+    /// Throughput of `a` over that of `b` in the same rounds, by least squares: where both have the
+    /// rounds that all have, the geometric mean of their ratios by round. The intervals of a level hold
+    /// together with probability `1 - error`.
     pub ratio: Estimate,
     /// Rounds that both have.
     pub rounds: usize,
-    /// Whether `a` is faster; `None` when there are too few rounds to say so.
-    pub verdict: Option<Verdict>,
-    /// Whether the difference matters; `None` with one round, and when there is no verdict.
-    pub relevance: Option<Relevance>,
+    /// What is to be said of `a` beside `b`, or why nothing is.
+    pub judgement: Result<Judgement, Undecided>,
+}
+
+impl Pair {
+    /// Whether `a` is faster; `None` where that is undecided.
+    pub fn verdict(&self) -> Option<Verdict> {
+        self.judgement.ok().map(|judgement| judgement.verdict)
+    }
+
+    /// Whether the difference matters; `None` where there is no verdict.
+    pub fn relevance(&self) -> Option<Relevance> {
+        self.judgement.ok().map(|judgement| judgement.relevance)
+    }
+
+    /// The same, said of `b` beside `a`.
+    pub fn turned(self) -> Self {
+        let inverse = |(low, high): (f64, f64)| (1.0 / high, 1.0 / low);
+        Self {
+            a: self.b,
+            b: self.a,
+            ratio: Estimate {
+                value: 1.0 / self.ratio.value,
+                interval: self.ratio.interval.map(inverse),
+            },
+            judgement: self.judgement.map(Judgement::turned),
+            ..self
+        }
+    }
 }
 
 /// The cells of a level against each other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparisons {
-    /// Every pair with a common round, in order.
+    /// Every pair with a common round, in order; `a` is the smaller index.
     pub pairs: Vec<Pair>,
     /// Noise of one visit; `None` with one round.
     pub spread: Option<Spread>,
     /// Cells that were judged by their own noise, because it is larger than the common one.
     pub unsteady: Vec<usize>,
+    /// Measured cells, that with the highest throughput in an average round first.
+    pub ranked: Vec<usize>,
 }
 
-/// How wide the intervals of a level are.
-#[derive(Debug, Clone)]
-pub struct Widths {
-    spread: Option<Spread>,
+impl Comparisons {
+    /// Whether some other cell is shown to be faster by more than is relevant.
+    pub fn is_beaten(&self, cell: usize) -> bool {
+        let beats = |judgement: Judgement| {
+            judgement.verdict == Verdict::Slower && judgement.relevance == Relevance::Relevant
+        };
+        let mut pairs = self.pairs_of(cell);
+        pairs.any(|pair| pair.judgement.is_ok_and(beats))
+    }
+
+    /// The measured cells that none beats, the highest first. Where rounds are too few to decide
+    /// anything, those are all.
+    pub fn best(&self) -> Vec<usize> {
+        let best = self.ranked.iter().filter(|cell| !self.is_beaten(**cell));
+        best.copied().collect()
+    }
+
+    /// Every other measured cell that shares a round with the reference, as `a` beside the reference,
+    /// the highest first.
+    pub fn versus(&self, reference: usize) -> Vec<Pair> {
+        let rank = |pair: &Pair| self.ranked.iter().position(|cell| *cell == pair.a);
+        let mut pairs: Vec<Pair> = self.pairs_of(reference).map(Pair::turned).collect();
+        pairs.sort_by_key(rank);
+        pairs
+    }
+
+    /// The pairs of a cell, each with that cell as `a`.
+    fn pairs_of(&self, cell: usize) -> impl Iterator<Item = Pair> + '_ {
+        self.pairs.iter().filter_map(move |pair| match cell {
+            _ if pair.a == cell => Some(*pair),
+            _ if pair.b == cell => Some(pair.turned()),
+            _ => None,
+        })
+    }
+}
+
+/// Compares the first `compared` cells of a layout with each other. Further ones, A/A controls, only
+/// help to know the noise and the rounds.
+pub fn compare_all(layout: &Layout, compared: usize, rules: &Rules) -> Comparisons {
+    let fitted = Fitted::new(layout, compared, rules.error);
+    let mut pairs = Vec::new();
+    for a in 0..compared {
+        let others = (a + 1..compared).filter_map(|b| fitted.pair(a, b, rules));
+        pairs.extend(others);
+    }
+    let effects: Vec<Option<f64>> = (0..compared).map(|cell| fitted.effect(cell)).collect();
+    let mut ranked: Vec<usize> = (0..compared)
+        .filter(|cell| effects[*cell].is_some())
+        .collect();
+    let effect = |cell: &usize| effects[*cell].unwrap_or(f64::NEG_INFINITY);
+    ranked.sort_by(|a, b| effect(b).total_cmp(&effect(a)));
+    Comparisons {
+        pairs,
+        spread: fitted.fit.spread(),
+        unsteady: fitted.unsteady,
+        ranked,
+    }
+}
+
+/// A level with how wide its intervals are.
+struct Fitted<'a> {
+    layout: &'a Layout,
+    /// Of the cells that are steady; of all where these do not have every round.
+    fit: Fit,
     unsteady: Vec<usize>,
     /// Standard errors of a difference that its interval reaches to either side.
-    common: f64,
+    reach: f64,
     /// Two-sided error of a single pair that is judged by its own noise.
     single_error: f64,
 }
 
-impl Widths {
-    /// For the first `compared` cells of a layout. Further ones, A/A controls of others, only help to
-    /// know the noise.
-    pub fn new(layout: &Layout, compared: usize, error: f64) -> Self {
+impl<'a> Fitted<'a> {
+    fn new(layout: &'a Layout, compared: usize, error: f64) -> Self {
         // With two cells there is nothing to judge a cell's steadiness by.
-        let share = if layout.cells() > 2 {
-            STEADINESS_SHARE
-        } else {
-            0.0
+        let share = match layout.cells() {
+            0..=2 => 0.0,
+            _ => STEADINESS_SHARE,
         };
         let unsteady = layout.unsteady(error * share);
-        let steady: Vec<usize> = (0..layout.cells())
-            .filter(|cell| !unsteady.contains(cell))
-            .collect();
-        let spread = layout.spread(&steady);
+        let all: Vec<usize> = (0..layout.cells()).collect();
+        let steady = all.iter().copied().filter(|cell| !unsteady.contains(cell));
+        let steady: Vec<usize> = steady.collect();
+        let mut fit = Fit::of(layout, &steady);
+        let covers = |cell: &usize| {
+            layout
+                .rounds(*cell)
+                .keys()
+                .all(|round| fit.round(*round).is_some())
+        };
+        if !all.iter().all(covers) {
+            fit = Fit::of(layout, &all);
+        }
         let pairs = compared * compared.saturating_sub(1) / 2;
-        let common = spread.map_or(f64::NAN, |spread| {
+        let reach = fit.spread().map_or(f64::NAN, |spread| {
             Reach::new(compared).at(error * (1.0 - share), spread.freedom)
         });
         Self {
-            spread,
+            layout,
+            fit,
             unsteady,
-            common,
+            reach,
             single_error: error / pairs.max(1) as f64,
         }
     }
 
-    /// Half the interval of a mean of differences, on the logarithmic scale; `None` with fewer than two.
-    pub fn half(&self, a: usize, b: usize, differences: &[f64]) -> Option<f64> {
+    /// Logarithm of a cell's throughput in an average round.
+    fn effect(&self, cell: usize) -> Option<f64> {
+        let beside = || self.fit.effect_beside(self.layout, cell);
+        self.fit.effect(cell).or_else(beside)
+    }
+
+    fn pair(&self, a: usize, b: usize, rules: &Rules) -> Option<Pair> {
+        let differences = self.layout.differences(a, b);
+        if differences.is_empty() {
+            return None;
+        }
+        let value = self.effect(a)? - self.effect(b)?;
+        let half = self.half(a, b, &differences);
+        let ratio = Estimate {
+            value: value.exp(),
+            interval: half.map(|half| ((value - half).exp(), (value + half).exp())),
+        };
+        Some(Pair {
+            a,
+            b,
+            ratio,
+            rounds: differences.len(),
+            judgement: judge(ratio, differences.len(), rules),
+        })
+    }
+
+    /// Half the interval of the difference of two cells, on the logarithmic scale; `None` with fewer than
+    /// two common rounds.
+    fn half(&self, a: usize, b: usize, differences: &[f64]) -> Option<f64> {
         if differences.len() < 2 {
             return None;
         }
-        let n = differences.len() as f64;
         let own = self.unsteady.contains(&a) || self.unsteady.contains(&b);
-        match self.spread {
-            Some(spread) if !own => Some(self.common * spread.deviation * (2.0 / n).sqrt()),
-            _ => {
-                let deviation = standard_deviation(differences)?;
-                Some(t_quantile(1.0 - self.single_error / 2.0, n - 1.0)? * deviation / n.sqrt())
-            }
+        if let (Some(spread), false) = (self.fit.spread(), own) {
+            return Some(self.reach * spread.deviation * self.fit.variance(a, b)?.sqrt());
         }
+        let n = differences.len() as f64;
+        let deviation = standard_deviation(differences)?;
+        Some(t_quantile(1.0 - self.single_error / 2.0, n - 1.0)? * deviation / n.sqrt())
     }
 }
 
@@ -133,63 +241,6 @@ impl Reach {
             Some(range) => range.quantile(1.0 - error, freedom) / 2f64.sqrt(),
             None => t_quantile(1.0 - error / 2.0, freedom).unwrap_or(f64::NAN),
         }
-    }
-}
-
-/// Compares the first `compared` cells of a layout with each other.
-pub fn compare_all(layout: &Layout, compared: usize, rules: &Rules) -> Comparisons {
-    let widths = Widths::new(layout, compared, rules.error);
-    let mut pairs = Vec::new();
-    for a in 0..compared {
-        for b in a + 1..compared {
-            let differences = layout.differences(a, b);
-            if differences.is_empty() {
-                continue;
-            }
-            let value = mean(&differences);
-            let half = widths.half(a, b, &differences);
-            let ratio = Estimate {
-                value: value.exp(),
-                interval: half.map(|half| ((value - half).exp(), (value + half).exp())),
-            };
-            let enough = differences.len() >= FEWEST_ROUNDS;
-            let verdict = verdict(ratio, rules.noise)
-                .filter(|verdict| enough || *verdict == Verdict::NoDifference);
-            pairs.push(Pair {
-                a,
-                b,
-                ratio,
-                rounds: differences.len(),
-                verdict,
-                relevance: verdict.and_then(|_| relevance(ratio, rules.relevant)),
-            });
-        }
-    }
-    Comparisons {
-        pairs,
-        spread: widths.spread,
-        unsteady: widths.unsteady,
-    }
-}
-
-impl Comparisons {
-    /// Whether some other cell is shown to be faster by more than what is relevant.
-    pub fn is_beaten(&self, cell: usize) -> bool {
-        self.pairs.iter().any(|pair| {
-            let loses = match pair.verdict {
-                Some(Verdict::Slower) => pair.a == cell,
-                Some(Verdict::Faster) => pair.b == cell,
-                _ => false,
-            };
-            loses && pair.relevance == Some(Relevance::Relevant)
-        })
-    }
-
-    /// The cells that none beats. With few rounds nothing is beaten; with one the caller names the highest.
-    pub fn best(&self, compared: usize) -> Vec<usize> {
-        (0..compared)
-            .filter(|cell| !self.is_beaten(*cell))
-            .collect()
     }
 }
 
@@ -235,9 +286,9 @@ mod tests {
             vec![0.900, 0.905, 0.898, 0.903, 0.896, 0.901],
         ];
         let compared = compare_all(&layout(&cells), 3, &RULES);
-        assert_eq!(compared.best(3), [0, 1]);
-        assert_eq!(compared.pairs[1].verdict, Some(Verdict::Faster));
-        assert_eq!(compared.pairs[1].relevance, Some(Relevance::Relevant));
+        assert_eq!(compared.best(), [1, 0]);
+        assert_eq!(compared.pairs[1].verdict(), Some(Verdict::Faster));
+        assert_eq!(compared.pairs[1].relevance(), Some(Relevance::Relevant));
     }
 
     #[test]
@@ -257,12 +308,54 @@ mod tests {
             let compared = compare_all(&layout(&cells), 3, &RULES);
             let pair = compared.pairs[0];
             assert_eq!(pair.ratio.interval.is_some(), interval, "{rounds}");
-            assert_eq!((pair.verdict, pair.rounds), (verdict, rounds));
+            assert_eq!((pair.verdict(), pair.rounds), (verdict, rounds));
         }
         // That nothing is separable may be said sooner.
         let alike = [vec![1.0, 1.1], vec![1.1, 1.0], vec![1.0, 0.9]];
         let compared = compare_all(&layout(&alike), 3, &RULES);
-        assert_eq!(compared.pairs[0].verdict, Some(Verdict::NoDifference));
+        assert_eq!(compared.pairs[0].verdict(), Some(Verdict::NotSeparable));
+    }
+
+    #[test]
+    fn cells_with_other_rounds_are_ranked_by_the_rounds_they_share() {
+        // The machine gets 30 % faster after three rounds, when the second cell has left, which was 10 %
+        // ahead: its own mean is lower than that of the first.
+        let drift = [1.0, 1.002, 0.998, 1.3, 1.303, 1.299];
+        let cell = |speed: f64, rounds: usize| -> Vec<f64> {
+            let drift = drift[..rounds].iter();
+            drift.map(|drift| drift * speed).collect()
+        };
+        let cells = [cell(1.0, 6), cell(1.1, 3), cell(0.9, 6)];
+        let found = compare_all(&layout(&cells), 3, &RULES);
+        assert_eq!(found.ranked, [1, 0, 2]);
+        assert_eq!(found.best(), [1]);
+        let versus = found.versus(0);
+        let cells: Vec<usize> = versus.iter().map(|pair| pair.a).collect();
+        assert_eq!(cells, [1, 2], "the reference left out, the highest first");
+        for (pair, (ratio, rounds, verdict)) in versus
+            .iter()
+            .zip([(1.1, 3, Verdict::Faster), (0.9, 6, Verdict::Slower)])
+        {
+            assert!((pair.ratio.value - ratio).abs() < 1e-9, "{pair:?}");
+            assert_eq!(
+                (pair.b, pair.rounds, pair.verdict()),
+                (0, rounds, Some(verdict))
+            );
+        }
+    }
+
+    #[test]
+    fn a_cell_that_was_never_measured_is_neither_ranked_nor_best() {
+        let found = compare_all(&layout(&[vec![1.0], vec![], vec![2.0]]), 3, &RULES);
+        assert_eq!(
+            (found.ranked.as_slice(), found.best().as_slice()),
+            (&[2, 0][..], &[2, 0][..])
+        );
+        assert_eq!(found.versus(1), []);
+        assert_eq!(
+            compare_all(&layout(&[vec![]]), 1, &RULES).best(),
+            [0usize; 0]
+        );
     }
 
     #[test]
@@ -270,9 +363,9 @@ mod tests {
         let tick = [0.0, 1e-5, -1e-5, 2e-5, -2e-5, 0.0];
         let near = |base: f64| tick.iter().map(|t| base + t).collect::<Vec<_>>();
         let compared = compare_all(&layout(&[near(1.0), near(1.002)]), 2, &RULES);
-        assert_eq!(compared.pairs[0].verdict, Some(Verdict::Slower));
-        assert_eq!(compared.pairs[0].relevance, Some(Relevance::Irrelevant));
-        assert_eq!(compared.best(2), [0, 1]);
+        assert_eq!(compared.pairs[0].verdict(), Some(Verdict::Slower));
+        assert_eq!(compared.pairs[0].relevance(), Some(Relevance::Irrelevant));
+        assert_eq!(compared.best(), [1, 0]);
     }
 
     #[test]
@@ -280,9 +373,10 @@ mod tests {
         let compared = compare_all(&layout(&[vec![1.0], vec![2.0], vec![3.0]]), 3, &RULES);
         assert_eq!(compared.spread, None);
         for pair in &compared.pairs {
-            assert_eq!((pair.ratio.interval, pair.verdict), (None, None));
+            assert_eq!(pair.ratio.interval, None);
+            assert_eq!(pair.judgement, Err(Undecided::NoInterval));
         }
-        assert_eq!(compared.best(3), [0, 1, 2]);
+        assert_eq!(compared.best(), [2, 1, 0], "all, the highest first");
     }
 
     #[test]
@@ -293,10 +387,10 @@ mod tests {
         for (noise, expected) in [
             (None, None),
             (Some(0.0), Some(Verdict::Slower)),
-            (Some(0.05), Some(Verdict::NoDifference)),
+            (Some(0.05), Some(Verdict::NotSeparable)),
         ] {
             let rules = Rules { noise, ..RULES };
-            assert_eq!(compare_all(&cells, 2, &rules).pairs[0].verdict, expected);
+            assert_eq!(compare_all(&cells, 2, &rules).pairs[0].verdict(), expected);
         }
     }
 

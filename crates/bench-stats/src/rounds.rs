@@ -6,21 +6,28 @@
 //! brings every interval down to what was to be resolved. All other cells stop where they are.
 //!
 //! Looking at results again and again until something shows is the surest way to a false verdict.
-//! Three rules keep the chance of one where it is stated. How many rounds resolve a difference follows from
-//! the spread of visits alone, never from how far apart the cells are (Stein, "A Two-Sample Test for a
-//! Linear Hypothesis Whose Power is Independent of the Variance", 1945). Cells leave as beaten
-//! only at two fixed looks, whose chances of error are set aside beforehand and taken from that of
-//! the final comparison (Bonferroni over looks). And what stops a cell that is not beaten is only that it
+//! Three rules keep the chance of one where it is stated. How many rounds bring intervals down to a width
+//! follows from the spread of visits alone, never from how far apart the cells are. Cells leave as beaten
+//! only at two fixed looks, whose chances of error are set aside beforehand and taken from that of the
+//! final comparison (Bonferroni over looks). And what stops a cell that is not beaten is only that it
 //! is unlikely to be so in the end (stochastic curtailment; Lan, Simon and Halperin, 1982): that takes
 //! chances of a verdict away and adds none.
 //!
-//! Invariant: [`FINAL_ERROR`] and the errors of all looks add up to the error of a sweep with a fixed
-//! number of rounds.
+//! The first rule is not Stein's ("A Two-Sample Test for a Linear Hypothesis Whose Power is Independent of
+//! the Variance", 1945), which takes the spread from a first stage alone, for the number of rounds and for
+//! the final interval, and is exact. Here the spread is estimated anew from all rounds after each, and all of
+//! them make the final interval (Chow and Robbins, "On the Asymptotic Theory of Fixed-Width Sequential
+//! Confidence Intervals for the Mean", 1965): far narrower after a short pilot, and a little too often
+//! missed, because sweeps end when the spread happens to look small. [`STOPPING_ERROR`] is kept for that.
+//!
+//! Invariant: the errors of the looks, of stopping and of the final comparison add up to the error of a
+//! sweep with a fixed number of rounds.
 
 use crate::{
-    interval::mean,
+    fit::Fit,
     layout::{Layout, Spread},
-    pairs::{FEWEST_ROUNDS, Reach, Rules, compare_all},
+    pairs::{Reach, compare_all},
+    verdict::{ERROR, FEWEST_ROUNDS, Rules},
 };
 use statrs::distribution::{ContinuousCDF as _, Normal};
 
@@ -30,8 +37,10 @@ pub const PILOT_ROUNDS: u64 = 2;
 pub const LOOKS: [u64; 2] = [3, 6];
 /// Chance of error of each look.
 pub const LOOK_ERROR: f64 = 0.005;
+/// What ending when the spread looks small adds to the chance that an interval misses.
+pub const STOPPING_ERROR: f64 = 0.01;
 /// Chance of error of the final comparison.
-pub const FINAL_ERROR: f64 = 0.04;
+pub const FINAL_ERROR: f64 = ERROR - LOOKS.len() as f64 * LOOK_ERROR - STOPPING_ERROR;
 /// No level is visited in more rounds, however noisy it is.
 pub const MOST_ROUNDS: u64 = 20;
 /// Where counting the rounds that a resolution takes ends.
@@ -77,8 +86,8 @@ impl Level {
     pub fn outlook(&self, round: u64, resolve: f64, rules: &Rules) -> Outlook {
         let contenders = self.contenders(round, rules);
         let beaten = without(&self.active, &contenders);
-        let all: Vec<usize> = (0..self.layout.cells()).collect();
-        let Some(spread) = self.layout.spread(&all) else {
+        let fit = Fit::of(&self.layout, &(0..self.layout.cells()).collect::<Vec<_>>());
+        let Some(spread) = fit.spread() else {
             return Outlook {
                 active: contenders,
                 beaten,
@@ -107,7 +116,7 @@ impl Level {
         } else if wanted <= self.most {
             contenders.clone()
         } else {
-            self.worthwhile(&contenders, &prospect)
+            self.worthwhile(&contenders, &fit, &prospect)
         };
         let futile = match wanted <= round {
             true => Vec::new(),
@@ -138,23 +147,14 @@ impl Level {
 
     /// Cells whose place is open and may be decided, the highest, which they are held against, and
     /// those that have an A/A control: identical cells have to be seen as often as others are.
-    fn worthwhile(&self, contenders: &[usize], prospect: &Prospect) -> Vec<usize> {
-        let behind = |top: usize, cell: usize| {
-            let differences = self.layout.differences(top, cell);
-            (!differences.is_empty()).then(|| mean(&differences))
-        };
-        let lead = |top: usize| {
-            let behind = contenders.iter().filter_map(|cell| behind(top, *cell));
-            behind.sum::<f64>()
-        };
-        let by_lead = |a: &&usize, b: &&usize| lead(**a).total_cmp(&lead(**b));
-        let Some(top) = contenders.iter().max_by(by_lead).copied() else {
+    fn worthwhile(&self, contenders: &[usize], fit: &Fit, prospect: &Prospect) -> Vec<usize> {
+        let effect = |cell: usize| fit.effect(cell).unwrap_or(f64::NEG_INFINITY);
+        let by_effect = |a: &&usize, b: &&usize| effect(**a).total_cmp(&effect(**b));
+        let Some(top) = contenders.iter().max_by(by_effect).copied() else {
             return Vec::new();
         };
-        let may_decide = |cell: usize| {
-            let behind = behind(top, cell);
-            cell != top && behind.is_some_and(|behind| prospect.is_worthwhile(behind))
-        };
+        let may_decide =
+            |cell: usize| cell != top && prospect.is_worthwhile(effect(top) - effect(cell));
         if !contenders.iter().any(|cell| may_decide(*cell)) {
             return Vec::new();
         }
@@ -281,11 +281,6 @@ mod tests {
         deviation: 0.01,
         freedom: 8.0,
     };
-
-    #[test]
-    fn errors_add_up() {
-        assert!((FINAL_ERROR + LOOK_ERROR * LOOKS.len() as f64 - 0.05).abs() < 1e-12);
-    }
 
     #[test]
     fn finer_resolution_takes_more_rounds() {

@@ -22,6 +22,7 @@ pub mod engine;
 pub mod guard;
 pub mod live;
 pub mod observe;
+mod owner;
 pub mod payload;
 pub mod plan;
 pub mod profile;

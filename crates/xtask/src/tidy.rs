@@ -12,6 +12,7 @@ const ALLOWED_EDGES: &[(&str, &[&str])] = &[
     ("bench-stats", &[]),
     ("ecrecover", &[]),
     ("engine-api", &[]),
+    ("testkit", &["engine-api"]),
     ("threads", &[]),
     ("state-root", &["threads"]),
     ("state-db", &["state-root"]),
@@ -46,24 +47,25 @@ const ALLOWED_EDGES: &[(&str, &[&str])] = &[
 
 /// Which module of the harness may use which. Each uses only what stands above it: there is no cycle.
 const MODULE_ARROWS: &[(&str, &[&str])] = &[
-    ("cache", &[]),
     ("client", &[]),
     ("guard", &[]),
+    ("owner", &[]),
     ("profile", &[]),
     ("serve", &[]),
+    ("cache", &["owner"]),
     ("sweep", &["guard"]),
     ("trace", &["serve"]),
     ("cli", &["guard", "profile", "sweep", "trace"]),
-    ("engine", &["client", "sweep"]),
+    ("engine", &["client", "owner", "sweep"]),
     ("observe", &["engine"]),
-    ("reset", &["engine", "sweep"]),
+    ("reset", &["engine", "owner", "sweep"]),
     ("payload", &["cache", "client", "sweep"]),
     ("plan", &["cache", "sweep"]),
     (
         "resolve",
         &["cache", "cli", "engine", "guard", "plan", "sweep"],
     ),
-    ("record", &["client", "guard", "plan", "sweep"]),
+    ("record", &["client", "engine", "guard", "plan", "sweep"]),
     ("live", &["guard", "record", "serve"]),
     (
         "run",
@@ -82,8 +84,8 @@ const MODULE_ARROWS: &[(&str, &[&str])] = &[
     (
         "command",
         &[
-            "analyze", "cache", "cli", "guard", "live", "observe", "payload", "plan", "profile",
-            "record", "report", "resolve", "run", "sweep", "trace",
+            "analyze", "cache", "cli", "engine", "guard", "live", "observe", "payload", "plan",
+            "profile", "record", "report", "resolve", "run", "sweep", "trace",
         ],
     ),
 ];
@@ -114,6 +116,7 @@ const MAY_START_PROGRAMS: &[&str] = &[
     "crates/engine-bench/src/observe",
     "crates/engine-bench/src/profile",
     "crates/engine-bench/src/reset",
+    "crates/testkit",
     "crates/xtask",
 ];
 

@@ -156,7 +156,7 @@ fn row(
         let verdict = pair["verdict"].as_str().ok_or_eyre("no verdict")?;
         let bound = |name: &str| pair["ratio"][name].as_f64().unwrap_or(f64::NAN);
         let expected = 1.0 + injected_percent.unwrap_or(0.0) / 100.0;
-        named += u32::from(verdict != "no difference");
+        named += u32::from(["faster", "slower"].contains(&verdict));
         covered += u32::from(bound("low") <= expected && expected <= bound("high"));
         println!(
             "{number:3}  {:.4} [{:.4}, {:.4}]  {verdict}, {}; {:.0} s, {} visits void",

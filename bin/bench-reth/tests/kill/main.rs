@@ -12,12 +12,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-#[path = "../support/busy.rs"]
-mod busy;
 mod supervisor;
-#[expect(dead_code, reason = "other test programs use the rest")]
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::process::ExitCode;
 use supervisor::Supervisor;

@@ -1,8 +1,8 @@
 //! The Engine API over HTTP: which code each request that does not fit gets, what is served where,
 //! and what a restart remembers.
 
-use crate::support::{Node, World, ZERO};
 use serde_json::{Value, json};
+use testkit::node::{Node, World, ZERO};
 
 const NOBODY: &str = "0x1111111111111111111111111111111111111111111111111111111111111111";
 
@@ -316,8 +316,7 @@ fn safe_and_finalized_outlive_a_kill() {
     // The next blocks are saved with the markers.
     node.advance(2);
     wait_until_saved(&node, 5);
-    node.child.kill().unwrap();
-    node.child.wait().unwrap();
+    node.kill();
     let node = world.node(&[]);
     assert_eq!(block(&node, "safe"), safe);
     assert_eq!(block(&node, "finalized"), finalized);

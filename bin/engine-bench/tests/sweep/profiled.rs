@@ -2,7 +2,8 @@
 
 use super::support::World;
 use serde_json::json;
-use std::{fs, process::Command};
+use std::fs;
+use testkit::{Tool, require};
 
 const SWEEP: &str = "sweep --chunks 5 --gas 2M --count 4 --warmup none --out @out";
 
@@ -24,8 +25,7 @@ fn a_profiler_that_is_missing_is_named_and_costs_nothing() {
 /// perf may be refused what it needs, as in most containers: that is told then.
 #[test]
 fn perf_leaves_a_file_for_every_cell_or_says_why_not() {
-    if Command::new("perf").arg("--version").output().is_err() {
-        // What happens then is the other test's.
+    if require(Tool::Perf).is_none() {
         return;
     }
     let world = World::new();

@@ -8,9 +8,8 @@
 //!
 //! Invariant: a seed determines every visit.
 
-use bench_stats::{Layout, Rules, SplitMix, Throughput, Verdict, compare_all, noise_of_controls};
+use bench_stats::{SplitMix, Throughput};
 
-pub(crate) const SWEEPS: u64 = 200;
 const BLOCKS: usize = 50;
 const RESTART: f64 = 0.0075;
 const DRIFT: f64 = 0.02;
@@ -20,6 +19,9 @@ const CORRELATION: f64 = 0.4;
 const DISTURBED: (f64, f64) = (0.05, 0.05);
 /// Variance of Student's t with three degrees of freedom.
 const T3_VARIANCE: f64 = 3.0;
+
+/// Gas and nanoseconds of the blocks of a visit.
+pub(crate) type Blocks = Vec<(u64, u64)>;
 
 /// One gas level of a simulated sweep. The last cell is the A/A control of the first.
 pub(crate) struct Level {
@@ -71,21 +73,24 @@ impl Level {
 
     /// One round: gas and nanoseconds of every block of every cell, visited in random order.
     pub(crate) fn round(&mut self) -> Vec<Vec<(u64, u64)>> {
-        self.cut_round(usize::MAX)
+        let cells: Vec<usize> = (0..self.slowness.len()).collect();
+        let mut visits = self.round_of(&cells, usize::MAX);
+        visits.sort_by_key(|(cell, _)| *cell);
+        visits.into_iter().map(|(_, blocks)| blocks).collect()
     }
 
-    /// The first visits of a round; the other cells have no blocks.
-    pub(crate) fn cut_round(&mut self, visited: usize) -> Vec<Vec<(u64, u64)>> {
+    /// The first so many visits of a round of some cells, in the order in which they are made.
+    pub(crate) fn round_of(&mut self, cells: &[usize], visits: usize) -> Vec<(usize, Blocks)> {
         let drift = DRIFT * self.random.normal();
-        let mut visits = vec![Vec::new(); self.slowness.len()];
-        let mut order: Vec<usize> = (0..visits.len()).collect();
+        let mut order = cells.to_vec();
         self.random.shuffle(&mut order);
-        for cell in order.into_iter().take(visited) {
+        order.truncate(visits);
+        let visit = |cell: usize| {
             self.wandered += self.drift + self.wander * self.random.normal();
             let machine = drift + self.wandered + self.disturbance();
-            visits[cell] = self.visit(cell, machine);
-        }
-        visits
+            (cell, self.visit(cell, machine))
+        };
+        order.into_iter().map(visit).collect()
     }
 
     /// What disturbs a visit; nothing, mostly.
@@ -108,7 +113,7 @@ impl Level {
     }
 
     /// One visit while everything is slower by this part.
-    fn visit(&mut self, cell: usize, machine: f64) -> Vec<(u64, u64)> {
+    fn visit(&mut self, cell: usize, machine: f64) -> Blocks {
         let slowness = self.slowness[cell];
         let visit = machine + self.noise * self.restless[cell] * RESTART * self.restart();
         let step = self.noise * BLOCK * (1.0 - CORRELATION * CORRELATION).sqrt();
@@ -132,41 +137,3 @@ pub(crate) fn throughput(blocks: &[(u64, u64)]) -> Throughput {
 
 /// Visits of a level by cell.
 pub(crate) type Visits = Vec<Vec<(u64, Throughput)>>;
-
-pub(crate) fn visit(level: &mut Level, rounds: u64) -> Visits {
-    let mut visits = vec![Vec::new(); level.slowness.len()];
-    for round in 1..=rounds {
-        for (cell, blocks) in visits.iter_mut().zip(level.round()) {
-            cell.push((round, throughput(&blocks)));
-        }
-    }
-    visits
-}
-
-pub(crate) fn noise(levels: &[Layout]) -> Option<f64> {
-    let pairs: Vec<Vec<f64>> = levels
-        .iter()
-        .map(|level| level.differences(0, level.cells() - 1))
-        .collect();
-    noise_of_controls(&pairs)
-}
-
-pub(crate) fn rules(noise: Option<f64>, error: f64) -> Rules {
-    Rules {
-        error,
-        noise,
-        relevant: 0.01,
-    }
-}
-
-/// Whether a sweep of the levels names any difference.
-pub(crate) fn names_a_difference(levels: &[Layout], error: f64) -> bool {
-    let noise = noise(levels);
-    levels.iter().any(|level| {
-        let compared = compare_all(level, level.cells() - 1, &rules(noise, error));
-        let verdicts = compared.pairs.iter().map(|pair| pair.verdict);
-        verdicts
-            .flatten()
-            .any(|verdict| verdict != Verdict::NoDifference)
-    })
-}

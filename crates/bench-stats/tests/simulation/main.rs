@@ -1,181 +1,172 @@
-//! Sweeps whose truth is known: how often a difference is named that is not there, and how often
-//! one is found that is.
+//! Sweeps whose truth is known: how often a difference is named that is not there, how often one is found
+//! that is, and how often intervals hold the truth.
 //!
-//! Invariant: seeded, so a failure is the same on every machine.
+//! The quick version of `cargo xtask trial same`, with fewer sweeps of fewer kinds. Invariant: seeded, so a
+//! failure is the same on every machine.
 
-mod adaptive;
-mod few_rounds;
 mod level;
+mod share;
+mod sweep;
 
-use bench_stats::{Layout, Verdict, bootstrap, compare_all};
-use level::{Level, SWEEPS, names_a_difference, noise, rules, visit};
+use bench_stats::{bootstrap, rounds::MOST_ROUNDS};
+use level::Level;
+use share::Share;
+use sweep::{Design, Ending, MACHINES, Machine, ONE_PERCENT, finds};
 
-/// How many of 200 sweeps of equal cells name a difference.
-fn false_sweeps(cells: usize, levels: u64, rounds: u64, restless: f64) -> usize {
-    let named = (0..SWEEPS).filter(|sweep| {
-        let of_level = |level: u64| {
-            let mut level = Level::new(sweep * 101 + level, &vec![1.0; cells]);
-            level.restless[cells - 1] = restless;
-            Layout::new(visit(&mut level, rounds))
-        };
-        let levels: Vec<Layout> = (0..levels).map(of_level).collect();
-        names_a_difference(&levels, 0.05)
-    });
-    named.count()
-}
+/// Sweeps of each kind: of so many, 11 that are wrong still show that fewer than 5 % are.
+const SWEEPS: u64 = 400;
+const QUIET: &Machine = &MACHINES[0];
 
-#[test]
-fn equal_cells_are_told_apart_in_at_most_5_percent_of_sweeps() {
-    for (cells, levels, rounds) in [(2, 1, 6), (4, 2, 3), (8, 4, 6), (5, 4, 10), (3, 1, 2)] {
-        let named = false_sweeps(cells, levels, rounds, 1.0);
-        println!(
-            "{cells} cells, {levels} levels, {rounds} rounds: {named} of {SWEEPS} name a difference"
-        );
-        assert!(
-            named <= 10,
-            "{cells} cells, {levels} levels, {rounds} rounds: {named}"
-        );
+const fn adaptive(most: u64) -> Ending {
+    Ending::Adaptive {
+        precision: ONE_PERCENT,
+        most,
     }
 }
 
 #[test]
-fn a_machine_that_wanders_or_is_disturbed_names_no_differences() {
-    for (wander, disturbed) in [
-        (0.003, 0.0),
-        (0.01, 0.0),
-        (0.0, 0.05),
-        (0.0, 0.2),
-        (0.003, 0.05),
+fn limits_are_those_of_clopper_and_pearson() {
+    for (count, of, low, high) in [
+        (0, 10, 0.0, 30.85),
+        (5, 100, 1.64, 11.28),
+        (10, 10, 69.15, 100.0),
     ] {
-        for cells in [2, 4, 8] {
-            let named = (0..SWEEPS).filter(|sweep| {
-                let mut level = Level::new(sweep * 101 + 50_000, &vec![1.0; cells]);
-                (level.wander, level.disturbed) = (wander, disturbed);
-                names_a_difference(&[Layout::new(visit(&mut level, 6))], 0.05)
+        let found = Share { count, of }.limits();
+        let close = (found.0 - low).abs() < 0.01 && (found.1 - high).abs() < 0.01;
+        assert!(close, "{count} of {of}: {found:?}");
+    }
+}
+
+#[test]
+fn equal_cells_are_called_different_in_fewer_than_5_percent_of_sweeps() {
+    for (slowness, levels, ending) in [
+        (&[1.0; 2][..], 1, Ending::Fixed(3, 0.0)),
+        (&[1.0; 4], 2, Ending::Fixed(2, 0.5)),
+        (&[1.0; 4], 2, adaptive(4)),
+    ] {
+        let design = Design {
+            slowness,
+            levels,
+            ending,
+        };
+        for machine in &MACHINES {
+            let named = Share::of(SWEEPS, |sweep| {
+                design.run(machine, sweep).names_a_difference()
             });
-            let named = named.count();
+            let (_, high) = named.limits();
             println!(
-                "{cells} cells, wandering {wander} a visit, {disturbed} of visits disturbed: {named} of \
-                 {SWEEPS} name a difference"
+                "{}, {design:?}: {named:?}, at most {high:.1} %",
+                machine.name
             );
-            assert!(named <= 10, "{cells} cells, {wander}, {disturbed}: {named}");
+            assert!(high < 5.0, "{}, {design:?}: {named:?}", machine.name);
         }
     }
 }
 
 #[test]
-fn a_restless_cell_is_not_taken_for_a_different_one() {
-    for (cells, rounds) in [(4, 6), (8, 6), (4, 12)] {
-        let named = false_sweeps(cells, 1, rounds, 3.0);
-        println!(
-            "{cells} cells, one thrice as restless, {rounds} rounds: {named} of {SWEEPS} name a difference"
-        );
-        assert!(named <= 10, "{cells} cells, {rounds} rounds: {named}");
-    }
-}
-
-#[test]
-fn a_slowdown_of_3_percent_is_found_in_six_rounds() {
-    for slowness in [vec![1.0, 1.03], vec![1.0, 1.0, 1.0, 1.03]] {
-        let slow = slowness.len() - 1;
-        let (mut found, mut covered, mut together) = (0, 0, 0);
-        for sweep in 0..10 * SWEEPS {
-            let mut level = Level::new(7_000 + sweep, &slowness);
-            let layout = Layout::new(visit(&mut level, 6));
-            let noise = noise(std::slice::from_ref(&layout));
-            let compared = compare_all(&layout, level.compared(), &rules(noise, 0.05));
-            let pair = compared
-                .pairs
-                .iter()
-                .find(|pair| (pair.a, pair.b) == (0, slow))
-                .unwrap();
-            found += u32::from(pair.verdict == Some(Verdict::Faster));
-            let (low, high) = pair.ratio.interval.unwrap();
-            covered += u32::from(low <= 1.03 && 1.03 <= high);
-            let all = compared.pairs.iter().all(|pair| {
-                let truth = level.slowness[pair.b] / level.slowness[pair.a];
-                let (low, high) = pair.ratio.interval.unwrap();
-                low <= truth && truth <= high
+fn all_intervals_of_a_level_hold_the_truth_in_95_percent_of_sweeps() {
+    for (slowness, ending) in [
+        (&[1.0, 1.0, 1.0, 1.03][..], Ending::Fixed(6, 0.0)),
+        (&[1.0, 1.03, 1.05, 1.1], adaptive(4)),
+        (&[1.41, 1.02, 1.0, 1.01], adaptive(MOST_ROUNDS)),
+    ] {
+        let design = Design {
+            slowness,
+            levels: 1,
+            ending,
+        };
+        for machine in MACHINES.iter().take(3) {
+            let covered = Share::of(SWEEPS, |sweep| {
+                design.run(machine, 10_000 + sweep).covers(slowness)
             });
-            together += u32::from(all);
+            let (low, high) = covered.limits();
+            println!("{}, {design:?}: {low:.1} to {high:.1} %", machine.name);
+            assert!(high >= 95.0, "{}, {design:?}: {covered:?}", machine.name);
         }
-        println!(
-            "{} cells: found in {found} of {}, its interval covers 3 % in {covered}, all intervals \
-             cover theirs in {together}",
-            slowness.len(),
-            10 * SWEEPS
-        );
-        assert!(found >= 1600, "{found}");
-        // 95 % of 2,000 is 1,900, with a standard error of 10.
-        assert!(covered >= 1880, "{covered}");
-        assert!(together >= 1880, "{together}");
     }
-}
-
-/// How many of 400 sweeps find that one of two cells is 3 % slower, and how many intervals cover it.
-fn power(noise_scale: f64, rounds: u64) -> (usize, usize) {
-    let (mut found, mut covered) = (0, 0);
-    for sweep in 0..2 * SWEEPS {
-        let mut level = Level::new(40_000 + sweep, &[1.0, 1.03]);
-        level.noise = noise_scale;
-        let layout = Layout::new(visit(&mut level, rounds));
-        let noise = noise(std::slice::from_ref(&layout));
-        let compared = compare_all(&layout, level.compared(), &rules(noise, 0.05));
-        found += usize::from(compared.pairs[0].verdict == Some(Verdict::Faster));
-        let interval = compared.pairs[0].ratio.interval;
-        covered += usize::from(interval.is_some_and(|(low, high)| low <= 1.03 && 1.03 <= high));
-    }
-    (found, covered)
 }
 
 #[test]
-fn a_noisier_machine_takes_more_rounds_and_is_no_more_often_wrong() {
+fn a_noisier_machine_takes_more_rounds() {
     let rounds = [3, 6, 12, 24];
-    let mut quieter = [usize::MAX; 4];
-    for noise in [0.5, 1.0, 2.0, 4.0] {
+    let mut quieter = [100.0; 4];
+    for (noise, least) in [(0.5, 95.0), (1.0, 85.0), (2.0, 20.0), (4.0, 0.0)] {
         let found = rounds.map(|rounds| {
-            let (found, covered) = power(noise, rounds);
-            // 95 % of 400 is 380, with a standard error of 4.4.
-            assert!(covered >= 367, "noise {noise}, {rounds} rounds: {covered}");
-            found
+            Share::of(SWEEPS, |sweep| finds(noise, rounds, 20_000 + sweep)).percent()
         });
-        let percent = found.map(|found| found as f64 / 4.0);
-        println!(
-            "visits that vary by {noise} %: 3 % slower is found in {percent:?} % of sweeps of {rounds:?} rounds"
-        );
-        let sorted = found.is_sorted_by(|fewer, more| *fewer <= more + 12);
+        println!("visits vary by {noise} %: 3 % are found in {found:?} % after {rounds:?} rounds");
+        let sorted = found.is_sorted_by(|fewer, more| *fewer <= more + 3.0);
         let harder = found
             .iter()
             .zip(quieter)
-            .all(|(found, quiet)| *found <= quiet);
-        assert!(sorted && harder, "{noise}: {found:?} after {quieter:?}");
-        quieter = found.map(|found| found + 12);
+            .all(|(found, quiet)| *found <= quiet + 3.0);
+        assert!(sorted && harder && found[1] >= least, "{noise}: {found:?}");
+        quieter = found;
+    }
+}
+
+#[test]
+fn the_one_fastest_cell_is_named_alone() {
+    let design = Design {
+        slowness: &[1.03, 1.0, 1.03, 1.03],
+        levels: 1,
+        ending: adaptive(MOST_ROUNDS),
+    };
+    let found = Share::of(SWEEPS, |sweep| {
+        design.run(QUIET, 30_000 + sweep).compared()[0].best() == [1]
+    });
+    println!("the one fastest of four cells is the best set in {found:?}");
+    assert!(found.percent() >= 80.0, "{found:?}");
+}
+
+#[test]
+fn a_cell_far_behind_is_found_with_fewer_visits_than_four_rounds_take() {
+    // As with chunks of 5, 15, 60 and 240: the first takes 41 % longer, the rest are a hair apart.
+    let design = Design {
+        slowness: &[1.41, 1.02, 1.0, 1.01],
+        levels: 1,
+        ending: adaptive(4),
+    };
+    for (machine, least) in [(QUIET, 95.0), (&MACHINES[1], 75.0)] {
+        let ended = |sweep| design.run(machine, 40_000 + sweep);
+        let out = Share::of(SWEEPS, |sweep| {
+            !ended(sweep).compared()[0].best().contains(&0)
+        });
+        let visits: usize = (0..SWEEPS).map(|sweep| ended(sweep).visits).sum();
+        let mean = visits as f64 / SWEEPS as f64;
+        println!(
+            "{}: the slow cell is out in {:.1} %, {mean:.1} visits of the 20 of four rounds",
+            machine.name,
+            out.percent()
+        );
+        assert!(
+            out.percent() >= least && mean < 16.0,
+            "{}: {out:?} {mean}",
+            machine.name
+        );
     }
 }
 
 #[test]
 fn the_bootstrap_covers_less_with_few_rounds_and_well_with_many() {
-    let coverage = |rounds: u64| {
-        let covered = (0..SWEEPS).filter(|sweep| {
-            let mut level = Level::new(9_000 + sweep, &[1.0, 1.03]);
-            let (mut a, mut b) = (Vec::new(), Vec::new());
-            for _ in 0..rounds {
-                let round = level.round();
-                a.push(bootstrap::Pass::new(round[0].clone()));
-                b.push(bootstrap::Pass::new(round[1].clone()));
-            }
-            let how = bootstrap::Resampling {
-                replicates: 400,
-                error: 0.05,
-                seed: *sweep,
-            };
-            let (a, b): (Vec<_>, Vec<_>) = (a.iter().collect(), b.iter().collect());
-            let (low, high) = bootstrap::two_stage(&a, &b, &how).unwrap();
-            low <= 1.03 && 1.03 <= high
-        });
-        covered.count()
+    let covers = |rounds: u64, sweep: u64| {
+        let mut level = Level::new(50_000 + sweep, &[1.0, 1.03]);
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            let round = level.round();
+            a.push(bootstrap::Pass::new(round[0].clone()));
+            b.push(bootstrap::Pass::new(round[1].clone()));
+        }
+        let how = bootstrap::Resampling {
+            replicates: 400,
+            error: 0.05,
+            seed: sweep,
+        };
+        let (a, b): (Vec<_>, Vec<_>) = (a.iter().collect(), b.iter().collect());
+        let (low, high) = bootstrap::two_stage(&a, &b, &how).unwrap();
+        low <= 1.03 && 1.03 <= high
     };
-    let (few, many) = (coverage(4), coverage(16));
-    println!("bootstrap at 95 %: covers in {few} of {SWEEPS} with 4 rounds, in {many} with 16");
-    assert!(many >= 180 && few <= many + 4, "{few} {many}");
+    let [few, many] = [4, 16].map(|rounds| Share::of(SWEEPS, |sweep| covers(rounds, sweep)));
+    println!("bootstrap at 95 %: covers in {few:?} with 4 rounds, in {many:?} with 16");
+    assert!(many.percent() >= 90.0 && few.percent() <= many.percent() + 2.0);
 }

@@ -4,9 +4,9 @@
 //! is written to the journal before it is acted on, and never made twice.
 
 use super::{
-    compare::{compare, layout_of},
+    compare::layout_of,
+    noise::NoiseFloor,
     outcome::{Outcome, read_outcome},
-    summary::summarize,
 };
 use crate::{
     plan::Load,
@@ -102,7 +102,7 @@ impl Deciding<'_> {
     /// Gas levels that the round just made visited.
     fn standings(&self, last: &HashSet<String>) -> Vec<Standing> {
         let outcome = self.outcome;
-        let noise = compare(outcome, &summarize(outcome)).noise_floor.relative;
+        let noise = NoiseFloor::of(outcome).relative;
         let rules = Rules {
             error: LOOK_ERROR,
             noise,

@@ -1,24 +1,32 @@
 //! Two sweeps, or two cells, against each other: what was set differently, and what came out
 //! differently.
 //!
-//! Invariant: cells of one sweep are paired by round; cells of two sweeps are not, because nothing
-//! pairs their rounds. Without three rounds on both sides none is named faster or slower.
+//! Invariant: of two cells of one sweep it says what the report of that sweep says. Nothing pairs the rounds
+//! of two sweeps, so theirs are compared apart, by the same rule and the larger noise floor; without one on
+//! both sides there is no verdict.
 
-use super::{compare, outcome::Outcome, summarize, summary::rounds_of};
-use alloy_primitives::B256;
-use bench_stats::{
-    Estimate, Layout, Rules, Throughput, Verdict, compare_all,
-    separate::{compare_separate, holm},
+use super::{
+    compare::{self, ERROR},
+    noise::NoiseFloor,
+    outcome::Outcome,
+    summarize,
+    summary::rounds_of,
+    verdict::{Ratio, Verdict},
 };
+use alloy_primitives::B256;
+use bench_stats::{Rules, Throughput, separate::compare_separate, verdict::FEWEST_ROUNDS};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Accepted chance that any verdict of a comparison is wrong.
-const ERROR: f64 = 0.05;
+/// What a missing noise floor means and how to get one.
+pub(crate) const NO_FLOOR: &str = "how much identical cells differ is unknown, so there is no verdict; a sweep has one when a gas \
+    level has two cells in two rounds or more, so measure it again with --rounds 3 or more, without --no-aa, and \
+    beside a second value of an axis; two builds are best measured in one sweep, as in --engine old=PATH \
+    --engine new=PATH";
 
 /// A sweep, or one cell of it.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Side<'a> {
     /// What its results folder says.
     pub outcome: &'a Outcome,
@@ -29,17 +37,19 @@ pub struct Side<'a> {
 /// What the comparison of two sides says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Between {
+    /// Whether both sides are of one sweep, whose rounds are paired and whose report says the same.
+    pub same_sweep: bool,
     /// Settings, axes, engines and machine that differ, by name.
     pub configuration: Vec<Difference>,
+    /// Relative difference between identical cells, the larger of both sides; null when a side has none.
+    pub noise_floor: Option<f64>,
     /// Cells of both sides.
     pub cells: Vec<CellDifference>,
     /// Ids of cells that only one side has.
     pub unmatched: Vec<String>,
     /// Ids of cells of both sides that have no numbers on one.
-    #[serde(default)]
     pub without_numbers: Vec<String>,
     /// Whether a side is not as it was measured.
-    #[serde(default)]
     pub edited: bool,
     /// What a reader should doubt, a sentence each.
     pub warnings: Vec<String>,
@@ -63,45 +73,57 @@ pub struct CellDifference {
     pub a: String,
     /// Id on side b.
     pub b: String,
-    /// Execution throughput of `b` over that of `a`.
-    pub ratio: f64,
-    /// Lower end at 95 %; null with one round on a side.
-    pub low: Option<f64>,
-    /// Upper end.
-    pub high: Option<f64>,
-    /// Whether rounds were measured side by side.
-    pub paired: bool,
-    /// What `b` is: `faster`, `slower` or `no difference`; null with too few rounds on a side.
-    pub verdict: Option<String>,
-    /// Whether both replayed the same payloads; of others a ratio says little about the engine.
-    pub same_payloads: bool,
+    /// Execution throughput of `b` over that of `a`. The intervals hold together: of one sweep those of the
+    /// level, of two sweeps those of all cells compared.
+    pub ratio: Ratio,
+    /// Rounds that both have, of one sweep; of two sweeps, those of the side that has fewer.
+    pub rounds: u64,
+    /// What is said of `b`.
+    pub verdict: Verdict,
 }
 
 impl CellDifference {
-    /// Whether `b` is slower by at least this part, beyond doubt and noise.
+    /// Whether `b` is shown to be slower by more than this part: the whole interval is beyond the noise
+    /// floor and beyond the part.
     pub fn is_regression(&self, part: f64) -> bool {
-        self.same_payloads && self.verdict.as_deref() == Some("slower") && 1.0 - self.ratio >= part
+        let high = self.ratio.high;
+        self.verdict == Verdict::Slower && high.is_some_and(|high| high < slower_by(part))
+    }
+
+    /// Whether that is neither shown nor excluded: the interval reaches beyond the part.
+    pub fn may_be_regression(&self, part: f64) -> bool {
+        let low = self.ratio.low;
+        !self.is_regression(part) && low.is_none_or(|low| low < slower_by(part))
+    }
+
+    /// Whether it has the rounds that naming a difference takes.
+    pub fn has_rounds(&self) -> bool {
+        self.rounds >= FEWEST_ROUNDS as u64
     }
 }
 
-/// Compares two sides; `same` says that they are of the same sweep.
-pub fn between(a: &Side<'_>, b: &Side<'_>, same: bool) -> Between {
+/// The ratio of what is slower by a part, as faster by it is `1 + part`.
+fn slower_by(part: f64) -> f64 {
+    1.0 / (1.0 + part)
+}
+
+/// Compares two sides; `same_sweep` says that they are of one results folder.
+pub fn between(a: &Side<'_>, b: &Side<'_>, same_sweep: bool) -> Between {
     let pairs = pairs(a, b);
-    let noise = noise(a).max(noise(b));
-    let mut cells = if same {
-        paired(a.outcome, &pairs, noise)
+    let noise_floor = floor(a).zip(floor(b)).map(|(a, b)| a.max(b));
+    let cells = if same_sweep && share_a_level(a.outcome, &pairs) {
+        of_report(a.outcome, &pairs)
     } else {
-        separate(a, b, &pairs, noise)
+        separate(a, b, &pairs, noise_floor)
     };
-    for cell in &mut cells {
-        cell.same_payloads = blocks(a, &cell.a) == blocks(b, &cell.b);
-    }
     let compared = |id: &String| cells.iter().any(|cell| cell.b == *id);
     let without_numbers = pairs.iter().map(|(_, id)| id.clone());
     let without_numbers: Vec<String> = without_numbers.filter(|id| !compared(id)).collect();
     let edited = [a, b].iter().any(|side| !side.outcome.edited.is_empty());
     Between {
+        same_sweep,
         configuration: configuration(a, b),
+        noise_floor,
         warnings: warnings(a, b, &cells, &without_numbers),
         cells,
         unmatched: unmatched(a, b, &pairs),
@@ -143,22 +165,33 @@ fn ids(side: &Side<'_>) -> Vec<String> {
     }
 }
 
-fn noise(side: &Side<'_>) -> f64 {
-    let summaries = summarize(side.outcome);
-    let floor = compare::compare(side.outcome, &summaries).noise_floor;
-    floor.relative.unwrap_or(0.0)
+fn floor(side: &Side<'_>) -> Option<f64> {
+    NoiseFloor::of(side.outcome).relative
 }
 
-fn paired(outcome: &Outcome, pairs: &[(String, String)], noise: f64) -> Vec<CellDifference> {
-    let rules = Rules {
-        error: ERROR / pairs.len().max(1) as f64,
-        noise: Some(noise),
-        relevant: outcome.plan.settings.min_effect,
+/// Whether the cells of every pair are of one level: a report compares no others.
+fn share_a_level(outcome: &Outcome, pairs: &[(String, String)]) -> bool {
+    let cell = |id: &str| outcome.plan.cell(id);
+    let share = |(a, b): &(String, String)| {
+        cell(a)
+            .zip(cell(b))
+            .is_some_and(|(a, b)| a.shares_payloads(b))
     };
+    pairs.iter().all(share)
+}
+
+/// What the report of the sweep says of them.
+fn of_report(outcome: &Outcome, pairs: &[(String, String)]) -> Vec<CellDifference> {
+    let compared = compare::compare(outcome, &summarize(outcome));
     let one = |(a, b): &(String, String)| {
-        let layout = Layout::new([rounds_of(outcome, b), rounds_of(outcome, a)]);
-        let pair = *compare_all(&layout, 2, &rules).pairs.first()?;
-        Some(difference(a, b, pair.ratio, pair.verdict, true))
+        let found = compared.of(b, a)?;
+        Some(CellDifference {
+            a: found.b,
+            b: found.a,
+            ratio: found.ratio,
+            rounds: found.rounds,
+            verdict: found.verdict,
+        })
     };
     pairs.iter().filter_map(one).collect()
 }
@@ -167,64 +200,37 @@ fn separate(
     a: &Side<'_>,
     b: &Side<'_>,
     pairs: &[(String, String)],
-    noise: f64,
+    noise: Option<f64>,
 ) -> Vec<CellDifference> {
     let rounds = |side: &Side<'_>, id: &str| -> Vec<Throughput> {
         let rounds = rounds_of(side.outcome, id).into_iter();
         rounds.map(|(_, throughput)| throughput).collect()
     };
-    let found: Vec<_> = pairs
+    let measured = pairs
         .iter()
-        .filter_map(|(id_a, id_b)| {
-            let found = compare_separate(&rounds(b, id_b), &rounds(a, id_a), ERROR)?;
-            Some((id_a, id_b, found))
+        .map(|(id_a, id_b)| (rounds(b, id_b), rounds(a, id_a)));
+    let effects = [a, b].map(|side| side.outcome.plan.settings.min_effect);
+    let rules = Rules {
+        error: ERROR,
+        noise,
+        relevant: effects[0].max(effects[1]),
+    };
+    let found = compare_separate(&measured.collect::<Vec<_>>(), &rules);
+    let cells = pairs.iter().zip(found).filter_map(|((id_a, id_b), found)| {
+        let found = found?;
+        let same_payloads = blocks(a, id_a) == blocks(b, id_b);
+        Some(CellDifference {
+            a: id_a.clone(),
+            b: id_b.clone(),
+            ratio: found.ratio.into(),
+            rounds: found.rounds as u64,
+            verdict: match same_payloads {
+                true => Verdict::of(found.judgement),
+                false => Verdict::OtherPayloads,
+            },
         })
-        .collect();
-    let known: Vec<f64> = found
-        .iter()
-        .filter_map(|(_, _, found)| found.p_value)
-        .collect();
-    let mut adjusted = holm(&known).into_iter();
-    let cells = found.into_iter().map(|(a, b, found)| {
-        let adjusted = found.p_value.and_then(|_| adjusted.next());
-        let ratio = found.ratio;
-        let margin = 1.0 + noise;
-        let verdict = adjusted.map(|chance| {
-            if chance > ERROR || (ratio.value <= margin && ratio.value >= 1.0 / margin) {
-                Verdict::NoDifference
-            } else if ratio.value > 1.0 {
-                Verdict::Faster
-            } else {
-                Verdict::Slower
-            }
-        });
-        difference(a, b, ratio, verdict, false)
     });
     cells.collect()
-}
-
-fn difference(
-    a: &str,
-    b: &str,
-    ratio: Estimate,
-    verdict: Option<Verdict>,
-    paired: bool,
-) -> CellDifference {
-    let verdict = verdict.map(|verdict| match verdict {
-        Verdict::Faster => "faster",
-        Verdict::Slower => "slower",
-        Verdict::NoDifference => "no difference",
-    });
-    CellDifference {
-        a: a.to_owned(),
-        b: b.to_owned(),
-        ratio: ratio.value,
-        low: ratio.interval.map(|(low, _)| low),
-        high: ratio.interval.map(|(_, high)| high),
-        paired,
-        verdict: verdict.map(str::to_owned),
-        same_payloads: true,
-    }
 }
 
 fn configuration(a: &Side<'_>, b: &Side<'_>) -> Vec<Difference> {
@@ -293,7 +299,9 @@ fn warnings(
     cells: &[CellDifference],
     without_numbers: &[String],
 ) -> Vec<String> {
-    let differ = cells.iter().filter(|cell| !cell.same_payloads);
+    let differ = cells
+        .iter()
+        .filter(|cell| cell.verdict == Verdict::OtherPayloads);
     let interleaved = |side: &Side<'_>| side.outcome.plan.settings.interleave;
     let otherwise_made = (interleaved(a) != interleaved(b)).then(|| {
         "the cells of one sweep took turns (--interleave), those of the other were alone: part of the \
@@ -303,12 +311,21 @@ fn warnings(
     let mut warnings: Vec<String> = differ
         .map(|cell| {
             format!(
-                "{} and {} replayed different payloads: their ratio says little about the engine",
+                "{} and {} replayed different payloads: their ratio says little about the engine, and there is \
+                 no verdict",
                 cell.a, cell.b
             )
         })
         .collect();
     warnings.extend(otherwise_made);
+    let without_floor = cells
+        .iter()
+        .any(|cell| cell.verdict == Verdict::NoNoiseFloor);
+    for (name, side) in [("a", a), ("b", b)] {
+        if without_floor && floor(side).is_none() {
+            warnings.push(format!("sweep {name} has no noise floor: {NO_FLOOR}"));
+        }
+    }
     let missing = without_numbers.iter();
     warnings.extend(missing.map(|id| format!("{id}: one side has no numbers")));
     for (name, side) in [("a", a), ("b", b)] {
@@ -335,31 +352,36 @@ fn warnings(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn cell(verdict: Option<&str>, ratio: f64) -> CellDifference {
-        CellDifference {
-            a: "x".into(),
-            b: "x".into(),
-            ratio,
-            low: None,
-            high: None,
-            paired: false,
-            verdict: verdict.map(str::to_owned),
-            same_payloads: true,
-        }
-    }
+    use crate::analyze::made_up::{MadeUp, sweep};
 
     #[test]
-    fn a_regression_is_slower_beyond_doubt_and_by_enough() {
-        for (verdict, ratio, expected) in [
-            (Some("slower"), 0.97, true),
-            (Some("slower"), 0.985, false),
-            (Some("no difference"), 0.9, false),
-            (Some("faster"), 1.1, false),
-            (None, 0.5, false),
+    fn a_regression_is_slower_by_more_than_asked_with_the_whole_interval() {
+        for (verdict, high, expected) in [
+            (Verdict::Slower, Some(0.97), true),
+            (Verdict::Slower, Some(0.985), false),
+            (Verdict::NotSeparable, Some(0.9), false),
+            (Verdict::NoNoiseFloor, Some(0.5), false),
+            (Verdict::OtherPayloads, Some(0.5), false),
+            (Verdict::Faster, Some(1.2), false),
+            (Verdict::TooFewRounds, None, false),
         ] {
-            let found = cell(verdict, ratio).is_regression(0.02);
-            assert_eq!(found, expected, "{verdict:?} {ratio}");
+            let found = CellDifference {
+                a: "x".into(),
+                b: "x".into(),
+                ratio: Ratio {
+                    value: 0.5,
+                    low: high.map(|_| 0.4),
+                    high,
+                },
+                rounds: 3,
+                verdict,
+            };
+            assert_eq!(found.is_regression(0.02), expected, "{verdict} {high:?}");
+            assert_ne!(
+                found.may_be_regression(0.02),
+                expected,
+                "{verdict} {high:?}"
+            );
         }
     }
 
@@ -384,6 +406,74 @@ mod tests {
     }
 
     #[test]
+    fn two_cells_of_one_sweep_get_the_verdict_of_its_report() {
+        // Alone these two would be separable: their common noise is small beside that of the level.
+        let steady = |ms: f64| [ms, ms * 1.001, ms, ms * 0.999];
+        let outcome = sweep(&[
+            MadeUp::chunk("5", &steady(100.0)),
+            MadeUp::chunk("15", &steady(102.0)),
+            MadeUp::chunk("60", &[98.0, 103.0, 97.0, 102.0]),
+            MadeUp::chunk("240", &[102.0, 97.0, 103.0, 98.0]),
+            MadeUp::chunk("5", &steady(400.0)).gas(40_000_000),
+        ]);
+        let ids = ["chunk5-gas10M", "chunk15-gas10M", "chunk5-gas40M"];
+        let [a, b, other] = ids.map(|id| Side {
+            outcome: &outcome,
+            cell: Some(id),
+        });
+        let alone = sweep(&[
+            MadeUp::chunk("5", &steady(100.0)),
+            MadeUp::chunk("15", &steady(102.0)),
+        ]);
+        let alone = compare::compare(&alone, &summarize(&alone));
+        assert_eq!(alone.pairs[0].verdict, Verdict::Faster);
+
+        let report = compare::compare(&outcome, &summarize(&outcome));
+        let published = report.of(ids[1], ids[0]).unwrap();
+        let found = between(&a, &b, true);
+        let cell = &found.cells[0];
+        assert_eq!((cell.a.as_str(), cell.b.as_str()), (ids[0], ids[1]));
+        assert_eq!(
+            (cell.verdict, cell.ratio),
+            (published.verdict, published.ratio)
+        );
+        assert_eq!(cell.verdict, Verdict::NotSeparable);
+        assert_eq!(found.noise_floor, report.noise_floor.relative);
+        // Of two levels there is a ratio and no verdict.
+        assert_eq!(
+            between(&a, &other, true).cells[0].verdict,
+            Verdict::OtherPayloads
+        );
+    }
+
+    #[test]
+    fn without_a_noise_floor_on_both_sides_there_is_no_verdict() {
+        let one = |ms: f64| MadeUp::chunk("60", &[ms, ms * 1.001, ms, ms * 0.999]);
+        let alone = [sweep(&[one(100.0)]), sweep(&[one(150.0)])];
+        let beside = [100.0, 150.0]
+            .map(|ms| sweep(&[one(ms), MadeUp::chunk("5", &[ms, ms, ms * 1.001, ms])]));
+        for (a, b, verdict) in [
+            (&alone[0], &alone[1], Verdict::NoNoiseFloor),
+            (&alone[0], &beside[1], Verdict::NoNoiseFloor),
+            (&beside[0], &beside[1], Verdict::Slower),
+        ] {
+            let found = compared(a, b, [Some("chunk60-gas10M"); 2]);
+            assert_eq!(found.cells[0].verdict, verdict);
+            let told = found
+                .warnings
+                .iter()
+                .any(|warning| warning.contains(NO_FLOOR));
+            assert_eq!(
+                told,
+                verdict == Verdict::NoNoiseFloor,
+                "{:?}",
+                found.warnings
+            );
+            assert_eq!(found.noise_floor.is_some(), verdict == Verdict::Slower);
+        }
+    }
+
+    #[test]
     fn a_cell_that_gave_no_numbers_is_missed() {
         let (a, mut b) = (outcome(), outcome());
         let lost = b.plan.cells[1].id.clone();
@@ -400,13 +490,12 @@ mod tests {
         let (a, mut b) = (outcome(), outcome());
         let [first, last] = [0, 5].map(|at| a.plan.cells[at].id.clone());
         let found = compared(&a, &b, [Some(&first), Some(&last)]);
-        assert!(!found.cells[0].same_payloads, "another gas level");
-        assert!(
-            compared(&a, &b, [None, None])
-                .cells
-                .iter()
-                .all(|cell| cell.same_payloads)
-        );
+        assert_eq!(found.cells[0].verdict, Verdict::OtherPayloads);
+        let all = compared(&a, &b, [None, None]).cells;
+        let other = all
+            .iter()
+            .any(|cell| cell.verdict == Verdict::OtherPayloads);
+        assert!(!other, "the same cells replay the same payloads");
         b.plan.settings.set.push(crate::sweep::Setting {
             flag: "bench.root-strategy".into(),
             value: "skip".into(),

@@ -1,25 +1,29 @@
-//! Which cells of a gas level differ, by how much, and which are best.
+//! Which cells of a gas level differ, and by how much.
 //!
 //! Invariant: cells are compared over the rounds that both have, all pairs of a level at once, and
-//! never across levels. With fewer than two common rounds no noise is known, and with fewer than three no
-//! difference is named: a pair then is either inert, which the engine's counts prove, or undecided.
+//! never across levels. A verdict is what was measured: that the engine did the same work in two cells may
+//! explain why they do not differ, and silences nothing. Ranks come from the same estimates as ratios.
 
 use super::{
+    knob,
+    level::Level,
+    noise::NoiseFloor,
     outcome::Outcome,
-    summary::{Summary, at_edge, rounds_of},
+    summary::{Summary, rounds_of},
+    verdict::{Comparison, Interval, Relevance, Verdict, about},
 };
 use crate::{
     plan::{Load, Plan},
     record::Sample,
 };
 use bench_stats::{
-    Estimate, Layout, Pair, Relevance, Rules, Spread, Verdict,
+    Layout, Pair, Rules,
     bootstrap::{self, Resampling},
-    compare_all, noise_expected, noise_of_controls, rounds,
+    compare_all, rounds,
 };
 
 /// Accepted chance that any comparison of a level misleads, when the rounds were fixed beforehand.
-const ERROR: f64 = 0.05;
+pub(super) const ERROR: f64 = 0.05;
 
 /// Replicates of the check by resampling.
 const REPLICATES: usize = 1000;
@@ -32,81 +36,10 @@ const FEWEST_REPLICATES: usize = 200;
 /// Chance that an interval of the check misses; it is for one pair alone.
 const CHECK_ERROR: f64 = 0.05;
 
-/// Two cells and what is to be said about them.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Comparison {
-    /// Id of the first cell.
-    pub a: String,
-    /// Id of the second cell.
-    pub b: String,
-    /// Execution throughput of `a` over that of `b`.
-    pub ratio: Estimate,
-    /// `faster`, `slower`, `no difference` or `inert`, said of `a`; `None` with too few rounds.
-    pub verdict: Option<&'static str>,
-    /// `relevant`, `irrelevant` or `open`; `None` without a verdict.
-    pub relevance: Option<&'static str>,
-    /// The interval by resampling rounds and blocks; `None` with one round.
-    pub bootstrap: Option<(f64, f64)>,
-}
-
-impl Comparison {
-    /// Whether a difference was named that resampling does not show.
-    pub fn is_doubted(&self) -> bool {
-        match (self.verdict, self.bootstrap) {
-            (Some("faster"), Some((low, _))) => low <= 1.0,
-            (Some("slower"), Some((_, high))) => high >= 1.0,
-            _ => false,
-        }
-    }
-}
-
-/// An A/A control beside its original.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Control {
-    /// Id of the A/A control.
-    pub id: String,
-    /// Id of the cell it repeats.
-    pub of: String,
-    /// Rounds that have both.
-    pub rounds: u64,
-    /// Throughput of the A/A control over that of its original, with its own interval.
-    pub ratio: Estimate,
-}
-
-/// How much identical cells differ.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NoiseFloor {
-    /// Relative difference; `None` when unknown.
-    pub relative: Option<f64>,
-    /// Where the figure comes from.
-    pub source: String,
-    /// The A/A controls it comes from.
-    pub controls: Vec<Control>,
-}
-
-/// What is best at a gas level.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Level {
-    /// The level.
-    pub load: Load,
-    /// Ids of the cells that none beats, the one with the highest throughput first.
-    pub best: Vec<String>,
-    /// Whether a best cell has the first or last value of a numeric axis: the optimum may be outside.
-    pub grid_edge: bool,
-    /// Whether no knob acted in any cell.
-    pub inert: bool,
-    /// Throughput of every measured cell over that of the highest, the highest itself left out.
-    pub versus_best: Vec<(String, Estimate)>,
-    /// Noise of one visit, relative; `None` with one round.
-    pub spread: Option<Spread>,
-    /// Ids of cells that vary more than the others do and are judged by their own noise.
-    pub unsteady: Vec<String>,
-}
-
 /// All comparisons of a sweep.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparisons {
-    /// Pairs of cells of a level.
+    /// Pairs of cells of a level, in the order of the plan.
     pub pairs: Vec<Comparison>,
     /// What is best at each level.
     pub levels: Vec<Level>,
@@ -114,35 +47,47 @@ pub struct Comparisons {
     pub noise_floor: NoiseFloor,
 }
 
+impl Comparisons {
+    /// What is said of cell `a` beside `b`; nothing of cells that share no level or no round.
+    pub fn of(&self, a: &str, b: &str) -> Option<Comparison> {
+        about(&self.pairs, a, b)
+    }
+}
+
 /// The visits of one gas level, as comparisons need them.
-struct Group<'a> {
-    load: Load,
-    cells: Vec<&'a Summary>,
+pub(super) struct Group<'a> {
+    pub(super) load: Load,
+    pub(super) cells: Vec<&'a Summary>,
     /// Cells first, then A/A controls.
-    layout: Layout,
+    pub(super) layout: Layout,
 }
 
 /// Compares all pairs of cells of each gas level.
 pub fn compare(outcome: &Outcome, summaries: &[Summary]) -> Comparisons {
-    let groups = groups(outcome, summaries);
-    let noise_floor = noise(&outcome.plan, &groups, outcome);
+    let noise_floor = NoiseFloor::of(outcome);
     let rules = Rules {
         error: error(&outcome.plan),
         noise: noise_floor.relative,
         relevant: outcome.plan.settings.min_effect,
     };
+    let loads = outcome.plan.loads();
+    let draws = MOST_DRAWS / loads.len().max(1);
     let (mut pairs, mut levels) = (Vec::new(), Vec::new());
-    for group in &groups {
+    for load in loads {
+        let group = Group {
+            cells: summaries.iter().filter(|s| load.is_of(&s.cell)).collect(),
+            layout: layout_of(outcome, &load),
+            load,
+        };
         let compared = compare_all(&group.layout, group.cells.len(), &rules);
-        let level = level(group, &compared);
-        let resampled = Resampled::of(outcome, group, &level, MOST_DRAWS / groups.len());
-        pairs.extend(
-            compared
-                .pairs
-                .iter()
-                .map(|pair| comparison(group, pair, &resampled, outcome.plan.settings.seed)),
-        );
-        levels.push(level);
+        let reference = group.reference(&outcome.plan, &compared);
+        let resampled = Resampled::of(outcome, &group, reference, draws);
+        let of_level = compared.pairs.iter();
+        let of_level: Vec<Comparison> = of_level
+            .map(|pair| group.comparison(pair, resampled.interval(pair)))
+            .collect();
+        levels.push(Level::of(outcome, &group, &compared, reference, &of_level));
+        pairs.extend(of_level);
     }
     Comparisons {
         pairs,
@@ -152,23 +97,11 @@ pub fn compare(outcome: &Outcome, summaries: &[Summary]) -> Comparisons {
 }
 
 /// The chance of error of the comparisons of a level.
-pub(super) fn error(plan: &Plan) -> f64 {
+fn error(plan: &Plan) -> f64 {
     match plan.settings.adaptive {
         Some(_) => rounds::FINAL_ERROR,
         None => ERROR,
     }
-}
-
-fn groups<'a>(outcome: &Outcome, summaries: &'a [Summary]) -> Vec<Group<'a>> {
-    let group = |load: Load| {
-        let cells = summaries.iter().filter(|s| load.is_of(&s.cell));
-        Group {
-            layout: layout_of(outcome, &load),
-            cells: cells.collect(),
-            load,
-        }
-    };
-    outcome.plan.loads().into_iter().map(group).collect()
 }
 
 /// Throughputs of the visits of a level: its cells in the order of the plan, then its A/A controls.
@@ -181,151 +114,32 @@ pub(super) fn layout_of(outcome: &Outcome, load: &Load) -> Layout {
     )
 }
 
-fn comparison(group: &Group<'_>, pair: &Pair, resampled: &Resampled, seed: u64) -> Comparison {
-    let (a, b) = (group.cells[pair.a], group.cells[pair.b]);
-    let inert = a.knob.acted == Some(false) && b.knob.acted == Some(false);
-    let verdict = pair.verdict.map(|verdict| match verdict {
-        Verdict::Faster => "faster",
-        Verdict::Slower => "slower",
-        Verdict::NoDifference => "no difference",
-    });
-    Comparison {
-        a: a.cell.id.clone(),
-        b: b.cell.id.clone(),
-        ratio: pair.ratio,
-        verdict: if inert { Some("inert") } else { verdict },
-        relevance: pair.relevance.map(|relevance| match relevance {
-            Relevance::Relevant => "min-effect",
-            Relevance::Irrelevant => "irrelevant",
-            Relevance::Open => "open",
-        }),
-        bootstrap: resampled.interval(pair, seed),
+impl Group<'_> {
+    pub(super) fn id(&self, index: usize) -> String {
+        self.cells[index].cell.id.clone()
     }
-}
 
-fn level(group: &Group<'_>, compared: &bench_stats::Comparisons) -> Level {
-    let headline = |index: &usize| group.cells[*index].headline();
-    let inert = !group.cells.is_empty()
-        && group
-            .cells
-            .iter()
-            .all(|cell| cell.knob.acted == Some(false));
-    let mut best: Vec<usize> = compared.best(group.cells.len());
-    if inert {
-        best = (0..group.cells.len()).collect();
+    /// The cell that others are given as ratios to: the named one where it was measured, else the highest.
+    fn reference(&self, plan: &Plan, compared: &bench_stats::Comparisons) -> Option<usize> {
+        let named = plan.baseline(&self.load);
+        let named = named.and_then(|named| self.cells.iter().position(|s| s.cell.id == named.id));
+        let measured = |index: &usize| compared.ranked.contains(index);
+        named.filter(measured).or(compared.ranked.first().copied())
     }
-    best.retain(|index| headline(index).is_some());
-    let rank = |a: &usize, b: &usize| {
-        headline(a)
-            .unwrap_or(0.0)
-            .total_cmp(&headline(b).unwrap_or(0.0))
-    };
-    let top = best.iter().copied().max_by(rank);
-    if compared.spread.is_none() && !inert {
-        // One round shows which is highest and nothing about the rest.
-        best.retain(|index| Some(*index) == top);
-    }
-    best.sort_by_key(|index| (Some(*index) != top, *index));
-    let measured = group.cells.iter().filter(|cell| cell.headline().is_some());
-    let told_apart = best.len() < measured.count();
-    let at_edge = |index: &usize| at_edge(group.cells[*index], &group.cells);
-    let id = |index: usize| group.cells[index].cell.id.clone();
-    Level {
-        load: group.load.clone(),
-        grid_edge: !inert && told_apart && best.iter().any(at_edge),
-        inert,
-        versus_best: top.map_or(Vec::new(), |top| versus(compared, top, id)),
-        spread: compared.spread,
-        unsteady: compared
-            .unsteady
-            .iter()
-            .filter(|index| **index < group.cells.len())
-            .map(|index| id(*index))
-            .collect(),
-        best: best.into_iter().map(id).collect(),
-    }
-}
 
-/// Every other cell over the highest.
-fn versus(
-    compared: &bench_stats::Comparisons,
-    top: usize,
-    id: impl Fn(usize) -> String,
-) -> Vec<(String, Estimate)> {
-    let of_top = compared.pairs.iter().filter_map(|pair| match pair {
-        Pair { a, b, ratio, .. } if *b == top => Some((id(*a), *ratio)),
-        Pair { a, b, ratio, .. } if *a == top => Some((id(*b), inverse(*ratio))),
-        _ => None,
-    });
-    of_top.collect()
-}
-
-fn inverse(ratio: Estimate) -> Estimate {
-    Estimate {
-        value: 1.0 / ratio.value,
-        interval: ratio.interval.map(|(low, high)| (1.0 / high, 1.0 / low)),
+    fn comparison(&self, pair: &Pair, bootstrap: Option<Interval>) -> Comparison {
+        let (a, b) = (self.cells[pair.a], self.cells[pair.b]);
+        Comparison {
+            a: a.cell.id.clone(),
+            b: b.cell.id.clone(),
+            ratio: pair.ratio.into(),
+            rounds: pair.rounds as u64,
+            verdict: Verdict::of(pair.judgement),
+            relevance: pair.relevance().map(Relevance::from),
+            same_work: knob::same_work(a, b) == Some(true),
+            bootstrap,
+        }
     }
-}
-
-fn noise(plan: &Plan, groups: &[Group<'_>], outcome: &Outcome) -> NoiseFloor {
-    let controls: Vec<(Control, Vec<f64>)> = plan
-        .controls
-        .iter()
-        .filter_map(|control| {
-            let of = control.control_of.clone()?;
-            let rounds = |id: &str| rounds_of(outcome, id);
-            let layout = Layout::new([rounds(&control.id), rounds(&of)]);
-            let differences = layout.differences(0, 1);
-            let rules = Rules {
-                error: ERROR,
-                noise: None,
-                relevant: plan.settings.min_effect,
-            };
-            let pair = *compare_all(&layout, 2, &rules).pairs.first()?;
-            let found = Control {
-                id: control.id.clone(),
-                of,
-                rounds: differences.len() as u64,
-                ratio: pair.ratio,
-            };
-            Some((found, differences))
-        })
-        .collect();
-    let differences: Vec<Vec<f64>> = controls.iter().map(|(_, d)| d.clone()).collect();
-    let controls: Vec<Control> = controls.into_iter().map(|(found, _)| found).collect();
-    let (relative, source) = if let Some(noise) = noise_of_controls(&differences) {
-        let cells = controls.iter().filter(|found| found.rounds > 1).count();
-        (
-            Some(noise),
-            format!("difference between A/A controls of {cells} cells"),
-        )
-    } else if let Some(noise) = expected_noise(groups) {
-        let source = "no cell has an A/A control; what the spread between rounds lets identical cells \
-                      differ by";
-        (Some(noise), source.to_owned())
-    } else {
-        let source = "unknown: no cell was measured twice; repeat with --rounds 3 or more";
-        (None, source.to_owned())
-    };
-    NoiseFloor {
-        relative,
-        source,
-        controls,
-    }
-}
-
-/// What A/A controls would have shown, from the spread of visits.
-fn expected_noise(groups: &[Group<'_>]) -> Option<f64> {
-    let spreads = groups.iter().filter_map(|group| {
-        let all: Vec<usize> = (0..group.layout.cells()).collect();
-        let spread = group.layout.spread(&all)?;
-        let most = all
-            .iter()
-            .map(|cell| group.layout.rounds(*cell).len())
-            .max()?;
-        Some((spread, most as u64))
-    });
-    noise_expected(&spreads.collect::<Vec<_>>())
 }
 
 /// Passes of a level, ready to be resampled.
@@ -334,22 +148,19 @@ struct Resampled {
     passes: Vec<Vec<(u64, bootstrap::Pass)>>,
     /// The cell whose pairs are resampled; `None` when all are.
     only: Option<usize>,
-    /// Replicates of each pair.
-    replicates: usize,
+    how: Resampling,
 }
 
 impl Resampled {
     /// Draws so many rounds for a level. Pairs grow with the square of cells: when there are too many,
-    /// only those with the highest cell are resampled, which make the best set.
-    fn of(outcome: &Outcome, group: &Group<'_>, level: &Level, draws: usize) -> Self {
+    /// only those with the reference are resampled.
+    fn of(outcome: &Outcome, group: &Group<'_>, reference: Option<usize>, draws: usize) -> Self {
         let cells = group.cells.len();
         let all_pairs = cells * cells.saturating_sub(1) / 2;
         let rounds = (0..cells).map(|cell| group.layout.rounds(cell).len());
         let rounds = rounds.max().unwrap_or(0).max(1);
         let many = all_pairs * rounds * FEWEST_REPLICATES > draws;
-        let top = level.best.first().filter(|_| many);
-        let place = |id: &String| group.cells.iter().position(|cell| cell.cell.id == *id);
-        let only = top.and_then(place);
+        let only = reference.filter(|_| many);
         let pairs = if only.is_some() { cells } else { all_pairs };
         let replicates = draws / (rounds * pairs.max(1));
         let pass = |samples: &[Sample]| {
@@ -365,15 +176,17 @@ impl Resampled {
         Self {
             passes: cells.collect(),
             only,
-            replicates: replicates.clamp(FEWEST_REPLICATES, REPLICATES),
+            how: Resampling {
+                replicates: replicates.clamp(FEWEST_REPLICATES, REPLICATES),
+                error: CHECK_ERROR,
+                seed: outcome.plan.settings.seed,
+            },
         }
     }
 
-    fn interval(&self, pair: &Pair, seed: u64) -> Option<(f64, f64)> {
-        if self
-            .only
-            .is_some_and(|only| only != pair.a && only != pair.b)
-        {
+    fn interval(&self, pair: &Pair) -> Option<Interval> {
+        let left_out = |only: usize| only != pair.a && only != pair.b;
+        if self.only.is_some_and(left_out) {
             return None;
         }
         let (a, b) = (&self.passes[pair.a], &self.passes[pair.b]);
@@ -382,11 +195,159 @@ impl Resampled {
             Some((pass, other))
         });
         let (a, b): (Vec<_>, Vec<_>) = shared.unzip();
-        let how = Resampling {
-            replicates: self.replicates,
-            error: CHECK_ERROR,
-            seed,
+        bootstrap::two_stage(&a, &b, &self.how).map(Interval::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        analyze::{
+            made_up::{MadeUp, sweep},
+            summarize,
+            verdict::Verdict,
+        },
+        sweep::CHUNK_SIZE_FLAG,
+    };
+
+    /// Visits of four rounds that take so many milliseconds and vary by half a percent.
+    fn around(ms: f64, phase: usize) -> Vec<f64> {
+        let ticks = [0.005, -0.005, 0.002, -0.002];
+        (0..4)
+            .map(|round| ms * (1.0 + ticks[(round + phase) % 4]))
+            .collect()
+    }
+
+    fn compared(cells: &[MadeUp]) -> Comparisons {
+        let outcome = sweep(cells);
+        compare(&outcome, &summarize(&outcome))
+    }
+
+    #[test]
+    fn a_difference_that_no_chunk_size_explains_is_not_silenced() {
+        let slowed = |by: &str, ms: &[f64]| {
+            let flags = [(CHUNK_SIZE_FLAG, "100000"), ("bench.inject-slowdown", by)];
+            MadeUp::new(&flags, ms).jobs(7)
         };
-        bootstrap::two_stage(&a, &b, &how)
+        let found = compared(&[
+            slowed("0%", &around(100.0, 0)),
+            slowed("30%", &around(125.0, 2)),
+        ]);
+        let (pair, level) = (&found.pairs[0], &found.levels[0]);
+        assert_eq!(pair.verdict, Verdict::Faster);
+        assert!(!pair.same_work && !level.inert);
+        let (best, beaten) = (&level.best[..], &level.beaten[..]);
+        assert!(best == std::slice::from_ref(&pair.a) && beaten == std::slice::from_ref(&pair.b));
+    }
+
+    #[test]
+    fn equal_work_explains_and_takes_no_verdict_away() {
+        for (ms, verdict, best) in [
+            (125.0, Verdict::Faster, 1),
+            (100.0, Verdict::NotSeparable, 2),
+        ] {
+            let found = compared(&[
+                MadeUp::chunk("60", &around(100.0, 0)).jobs(7),
+                MadeUp::chunk("240", &around(ms, 2)).jobs(7),
+            ]);
+            let (pair, level) = (&found.pairs[0], &found.levels[0]);
+            assert_eq!(pair.verdict, verdict);
+            assert!(pair.same_work && level.inert, "the counts are equal");
+            assert_eq!(pair.is_unexplained(), best == 1);
+            assert_eq!(level.best.len(), best);
+        }
+    }
+
+    #[test]
+    fn one_round_singles_nothing_out_beside_a_level_that_has_more() {
+        let found = compared(&[
+            MadeUp::chunk("5", &around(125.0, 0)),
+            MadeUp::chunk("60", &around(100.0, 1)),
+            MadeUp::chunk("240", &around(100.0, 2)),
+            MadeUp::chunk("5", &[125.0]).gas(40_000_000),
+            MadeUp::chunk("60", &[100.0]).gas(40_000_000),
+        ]);
+        assert!(found.noise_floor.relative.is_some());
+        let [many, one] = &found.levels[..] else {
+            panic!("two levels")
+        };
+        assert!(many.separates() && !many.edges.is_empty());
+        assert_eq!(
+            one.best,
+            ["chunk60-gas40M", "chunk5-gas40M"],
+            "the highest first"
+        );
+        assert!(!one.separates() && one.edges.is_empty());
+        assert_eq!(found.pairs.last().unwrap().verdict, Verdict::TooFewRounds);
+    }
+
+    #[test]
+    fn a_cell_that_left_in_fast_rounds_does_not_lead() {
+        // The machine slows down by a half after the second round.
+        let drifting = |ms: f64, rounds: usize| -> Vec<f64> {
+            let ticks = [0.001, -0.001, 0.0, 0.001, -0.001, 0.0];
+            let slow = |round: usize| if round < 2 { 1.0 } else { 1.5 };
+            (0..rounds)
+                .map(|round| ms * slow(round) * (1.0 + ticks[round]))
+                .collect()
+        };
+        let outcome = sweep(&[
+            MadeUp::chunk("5", &drifting(103.0, 2)),
+            MadeUp::chunk("60", &drifting(100.0, 6)),
+            MadeUp::chunk("240", &drifting(101.0, 6)),
+        ]);
+        let summaries = summarize(&outcome);
+        let own = |index: usize| summaries[index].execution.unwrap().value;
+        assert!(own(0) > own(1), "on its own rounds it is the highest");
+        let level = &compare(&outcome, &summaries).levels[0];
+        assert_eq!(level.reference.as_deref(), Some("chunk60-gas10M"));
+        let versus: Vec<&str> = level.versus.iter().map(|pair| pair.a.as_str()).collect();
+        assert_eq!(versus, ["chunk240-gas10M", "chunk5-gas10M"]);
+        let ratio = level.versus[1].ratio.value;
+        assert!((ratio - 100.0 / 103.0).abs() < 1e-3, "{ratio}");
+    }
+
+    #[test]
+    fn a_named_baseline_is_what_others_are_held_against() {
+        let cells = [
+            MadeUp::chunk("5", &around(125.0, 0)),
+            MadeUp::chunk("60", &around(100.0, 1)),
+            MadeUp::chunk("5", &around(125.0, 0)).gas(40_000_000),
+            MadeUp::chunk("60", &around(100.0, 1)).gas(40_000_000),
+            MadeUp::chunk("240", &[]).gas(40_000_000),
+        ];
+        let references = |name: &str| {
+            let mut outcome = sweep(&cells);
+            outcome.history.plan = outcome
+                .history
+                .plan
+                .with_baseline(Some(name.to_owned()))
+                .map_err(|e| e.to_string())?;
+            let levels = compare(&outcome, &summarize(&outcome)).levels.into_iter();
+            Ok::<_, String>(
+                levels
+                    .map(|level| (level.reference.unwrap(), level.lost_baseline))
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let of = |ids: [&str; 2], lost: Option<&str>| {
+            let [small, large] = ids.map(str::to_owned);
+            Ok(vec![(small, None), (large, lost.map(str::to_owned))])
+        };
+        let both = of(["chunk5-gas10M", "chunk5-gas40M"], None);
+        assert_eq!(references("chunk5"), both);
+        let one = of(["chunk5-gas10M", "chunk60-gas40M"], None);
+        assert_eq!(references("chunk5-gas10M"), one);
+        let lost = of(
+            ["chunk60-gas10M", "chunk60-gas40M"],
+            Some("chunk240-gas40M"),
+        );
+        assert_eq!(references("chunk240"), lost);
+        let told = references("chunk7").unwrap_err();
+        assert!(
+            told.contains("--baseline chunk7") && told.contains("chunk240-gas40M"),
+            "{told}"
+        );
     }
 }

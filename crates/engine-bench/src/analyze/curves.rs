@@ -7,26 +7,93 @@ use crate::plan::{Cell, Load};
 use bench_stats::{
     Layout,
     bootstrap::Resampling,
-    curve::{Curve, FEWEST_VALUES, fit},
+    curve::{FEWEST_VALUES, fit},
 };
+use serde::{Deserialize, Serialize};
 
 /// Draws of rounds for the interval of an optimum, and the chance that it misses.
 const REPLICATES: usize = 1_000;
 const ERROR: f64 = 0.05;
 
-/// A curve and the cells it was fitted to.
-#[derive(Debug, Clone, PartialEq)]
+/// Distance from an end, relative, below which an optimum that was kept within the values lies at it.
+const AT_END: f64 = 1e-6;
+
+/// A curve through the cells of a level that differ in one numeric axis:
+/// `ln(Ggas/s) = c0 + c1 u + c2 u²` with `u = ln(value) - center`, least squares over the means of cells.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Response {
     /// The axis.
     pub axis: String,
-    /// Cells with their values, in the order of the plan.
-    pub cells: Vec<(String, f64)>,
-    /// The curve.
-    pub curve: Curve,
+    /// The cells it was fitted to, in the order of the plan.
+    pub cells: Vec<Place>,
+    /// Mean of the logarithms of the values.
+    pub center: f64,
+    /// `c0`, `c1`, `c2`.
+    pub coefficients: [f64; 3],
+    /// The value at which the curve is highest, within those tried.
+    pub optimum: f64,
+    /// Lower end of its interval over resampled rounds; null with one round.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+    /// Standard deviation of cells around the curve, relative.
+    pub misfit: f64,
+    /// Rounds that had every value.
+    pub rounds: u64,
+}
+
+/// A cell of a curve.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Place {
+    /// Its id.
+    pub cell: String,
+    /// Its value of the axis.
+    pub value: f64,
+}
+
+impl Response {
+    /// Throughput that the curve gives a value, in Ggas/s.
+    pub fn at(&self, value: f64) -> f64 {
+        let u = value.ln() - self.center;
+        let [constant, slope, curvature] = self.coefficients;
+        (constant + slope * u + curvature * u * u).exp()
+    }
+
+    /// The smallest and the largest value it was fitted to.
+    pub fn ends(&self) -> (f64, f64) {
+        let values = || self.cells.iter().map(|place| place.value);
+        (
+            values().fold(f64::MAX, f64::min),
+            values().fold(0.0, f64::max),
+        )
+    }
+
+    /// Whether its optimum is shown to lie between the ends: the interval reaches neither.
+    pub fn is_inside(&self) -> bool {
+        let (first, last) = self.ends();
+        let inside =
+            |(low, high): (f64, f64)| low > first * (1.0 + AT_END) && high < last * (1.0 - AT_END);
+        self.low.zip(self.high).is_some_and(inside)
+    }
+
+    /// Whether it was fitted to a cell.
+    pub(super) fn has(&self, id: &str) -> bool {
+        self.cells.iter().any(|place| place.cell == id)
+    }
+
+    /// Whether it is highest between the ends although, of its cells, those at an end alone are among the
+    /// best: then no parabola describes them.
+    pub(super) fn is_contradicted(&self, best: &[String]) -> bool {
+        let (first, last) = self.ends();
+        let among = self.cells.iter().filter(|place| best.contains(&place.cell));
+        let values: Vec<f64> = among.map(|place| place.value).collect();
+        let all_at = |end: f64| !values.is_empty() && values.iter().all(|value| *value == end);
+        self.is_inside() && (all_at(first) || all_at(last))
+    }
 }
 
 /// Every curve of a level.
-pub fn responses(outcome: &Outcome, load: &Load) -> Vec<Response> {
+pub(super) fn responses(outcome: &Outcome, load: &Load) -> Vec<Response> {
     let cells = outcome
         .plan
         .cells
@@ -39,7 +106,7 @@ pub fn responses(outcome: &Outcome, load: &Load) -> Vec<Response> {
         while let Some(first) = left.first().copied() {
             let (group, others): (Vec<&Cell>, Vec<&Cell>) = left
                 .into_iter()
-                .partition(|cell| alike(first, cell, &axis.flag));
+                .partition(|cell| first.differs_only_in(&axis.flag, cell));
             left = others;
             found.extend(response(outcome, &axis.flag, &group));
         }
@@ -47,20 +114,8 @@ pub fn responses(outcome: &Outcome, load: &Load) -> Vec<Response> {
     found
 }
 
-/// Whether two cells differ in an axis at most.
-fn alike(a: &Cell, b: &Cell, axis: &str) -> bool {
-    let rest = |cell: &Cell| -> Vec<(String, String)> {
-        let flags = cell.flags.iter().filter(|(flag, _)| flag != axis);
-        flags.cloned().collect()
-    };
-    a.engine == b.engine && rest(a) == rest(b)
-}
-
 fn response(outcome: &Outcome, axis: &str, group: &[&Cell]) -> Option<Response> {
-    let value = |cell: &&Cell| -> Option<f64> {
-        let (_, value) = cell.flags.iter().find(|(flag, _)| flag == axis)?;
-        value.parse().ok()
-    };
+    let value = |cell: &&Cell| cell.flag(axis)?.parse().ok();
     let values: Option<Vec<f64>> = group.iter().map(value).collect();
     let values = values.filter(|values| values.len() >= FEWEST_VALUES)?;
     let layout = Layout::new(group.iter().map(|cell| rounds_of(outcome, &cell.id)));
@@ -70,11 +125,20 @@ fn response(outcome: &Outcome, axis: &str, group: &[&Cell]) -> Option<Response> 
         seed: outcome.plan.settings.seed,
     };
     let curve = fit(&values, &layout, &how)?;
-    let ids = group.iter().map(|cell| cell.id.clone());
+    let places = group.iter().zip(values).map(|(cell, value)| Place {
+        cell: cell.id.clone(),
+        value,
+    });
     Some(Response {
         axis: axis.to_owned(),
-        cells: ids.zip(values).collect(),
-        curve,
+        cells: places.collect(),
+        center: curve.center,
+        coefficients: curve.coefficients,
+        optimum: curve.optimum,
+        low: curve.interval.map(|(low, _)| low),
+        high: curve.interval.map(|(_, high)| high),
+        misfit: curve.misfit,
+        rounds: curve.rounds as u64,
     })
 }
 
@@ -82,67 +146,53 @@ fn response(outcome: &Outcome, axis: &str, group: &[&Cell]) -> Option<Response> 
 mod tests {
     use super::*;
     use crate::{
-        analyze::read_outcome,
-        record::sample::tests::sample,
-        sweep::{Axis, CHUNK_SIZE_FLAG},
+        analyze::made_up::{MadeUp, sweep},
+        sweep::CHUNK_SIZE_FLAG,
     };
-    use std::path::Path;
 
-    /// A level whose cells take these times, by chunk size and another knob.
-    fn outcome(cells: &[(&str, &str, u64)]) -> Outcome {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/results");
-        let mut outcome = read_outcome(&dir).unwrap();
-        let like = outcome.plan.cells[0].clone();
-        outcome.passes.clear();
-        outcome.plan.cells.clear();
-        let names = [CHUNK_SIZE_FLAG, "other"];
-        outcome.plan.settings.axes = names
-            .map(|flag| Axis {
-                flag: flag.into(),
-                values: Vec::new(),
-            })
-            .to_vec();
-        for (chunk, other, time_ns) in cells {
-            let cell = Cell {
-                id: format!("{chunk}-{other}"),
-                flags: vec![
-                    (names[0].into(), (*chunk).into()),
-                    (names[1].into(), (*other).into()),
-                ],
-                ..like.clone()
-            };
-            let pass = |round: u64| (round, vec![sample(1, 1_000_000, time_ns + round, 0)]);
-            let rounds = [1, 2].map(pass).into_iter().collect();
-            outcome.passes.insert(cell.id.clone(), rounds);
-            outcome.plan.cells.push(cell);
-        }
-        outcome
+    fn of(cells: &[MadeUp]) -> Vec<Response> {
+        let outcome = sweep(cells);
+        responses(&outcome, &outcome.plan.loads()[0])
     }
 
     #[test]
     fn a_curve_joins_cells_that_differ_in_one_axis() {
+        let made_up = |chunk: &str, other: &str, ms: f64| {
+            MadeUp::new(&[(CHUNK_SIZE_FLAG, chunk), ("other", other)], &[ms, ms])
+        };
+        let mut cells = Vec::new();
         let chunks = ["5", "15", "45", "135", "405"];
-        let mut cells: Vec<(&str, &str, u64)> = Vec::new();
-        for (chunk, time) in chunks.into_iter().zip([1_400, 1_100, 1_000, 1_100, 1_400]) {
-            cells.push((chunk, "on", 1_000 * time));
-            cells.push((chunk, "off", 3_000 * time));
+        for (chunk, ms) in chunks.into_iter().zip([140.0, 110.0, 100.0, 110.0, 140.0]) {
+            cells.push(made_up(chunk, "on", ms));
+            cells.push(made_up(chunk, "off", 3.0 * ms));
         }
-        cells.push(("always", "rare", 1));
-        let outcome = outcome(&cells);
-        let load = outcome.plan.loads()[0].clone();
-        let found = responses(&outcome, &load);
+        cells.push(made_up("always", "rare", 1.0));
+        let found = of(&cells);
         assert_eq!(found.len(), 2, "one for each value of the other knob");
         for response in found {
             assert_eq!(response.axis, CHUNK_SIZE_FLAG);
             assert_eq!(response.cells.len(), 5);
-            assert!((response.curve.optimum - 45.0).abs() < 1.0, "{response:?}");
+            assert!((response.optimum - 45.0).abs() < 1.0, "{response:?}");
+            assert!(response.is_inside());
         }
     }
 
     #[test]
+    fn a_curve_that_rises_to_an_end_is_not_inside() {
+        let chunks = ["5", "15", "45", "135", "405"];
+        let cells = chunks.into_iter().zip([140.0, 130.0, 120.0, 110.0, 100.0]);
+        let cells: Vec<MadeUp> = cells
+            .map(|(chunk, ms)| MadeUp::chunk(chunk, &[ms, ms]))
+            .collect();
+        let [curve] = &of(&cells)[..] else {
+            panic!("one curve")
+        };
+        assert!(!curve.is_inside(), "{curve:?}");
+    }
+
+    #[test]
     fn four_values_have_no_curve() {
-        let cells = ["5", "15", "45", "135"].map(|chunk| (chunk, "on", 1_000_000));
-        let outcome = outcome(&cells);
-        assert_eq!(responses(&outcome, &outcome.plan.loads()[0]), []);
+        let cells = ["5", "15", "45", "135"].map(|chunk| MadeUp::chunk(chunk, &[1.0]));
+        assert_eq!(of(&cells), []);
     }
 }

@@ -1,12 +1,13 @@
-//! Whether the knob of a cell did anything, proved by what the engine counted.
+//! Whether the chunk size of a cell did anything, proved by what the engine counted.
 //!
 //! A chunk size can be without effect: batches shorter than it are never cut, and engines gate
-//! cutting by other rules too. A cell whose counts equal those of every other value of the knob
-//! did the same work and is inert.
+//! cutting by other rules too. A cell whose counts equal those of every other chunk size did the same
+//! work, and the chunk size is inert in it.
 //!
-//! Invariant: without counts in the engine's log nothing is claimed.
+//! Invariant: without counts in the engine's log nothing is claimed, and of cells that differ in anything
+//! but the chunk size nothing is: this explains and never judges.
 
-use super::work::Work;
+use super::{summary::Summary, work::Work};
 use crate::{plan::Cell, sweep::CHUNK_SIZE_FLAG};
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +18,7 @@ const SAME_WORK: f64 = 0.02;
 /// Evidence about the knob of one cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Knob {
-    /// Whether it acted; `None` when the engine gives no evidence.
+    /// Whether it acted; `None` when the engine gives no evidence, and when it does not vary.
     pub acted: Option<bool>,
     /// The evidence, beginning with its figure.
     pub evidence: String,
@@ -68,24 +69,22 @@ fn one(cell: &Cell, work: Option<&Work>, cells: &[&Cell], works: &[Option<Work>]
         .filter(|(other, _)| differ_in_chunk_size_alone(cell, other))
         .filter_map(|(_, work)| work.as_ref())
         .collect();
-    let acted = match others.as_slice() {
-        [] => cut(work),
-        others => others.iter().any(|other| differ(work, other)),
-    };
+    // What does not vary cannot be without effect.
+    let acted = others
+        .iter()
+        .map(|other| differ(work, other))
+        .reduce(|any, one| any || one);
     let mut evidence = format!(
         "jobs per block {:.1} ({:.1} batches, {:.1} of them uncut)",
         work.jobs(),
         work.batches(),
         work.unsplit_batches()
     );
-    if !acted {
+    if acted == Some(false) || !cut(work) {
         evidence += "; ";
         evidence += &reason(work);
     }
-    Knob {
-        acted: Some(acted),
-        evidence,
-    }
+    Knob { acted, evidence }
 }
 
 /// Why a chunk size moved nothing.
@@ -104,19 +103,27 @@ fn reason(work: &Work) -> String {
 }
 
 fn chunk_size(cell: &Cell) -> Option<&str> {
-    let found = cell.flags.iter().find(|(flag, _)| flag == CHUNK_SIZE_FLAG);
-    found.map(|(_, value)| value.as_str())
+    cell.flag(CHUNK_SIZE_FLAG)
 }
 
 fn differ_in_chunk_size_alone(a: &Cell, b: &Cell) -> bool {
-    let rest = |cell: &Cell| {
-        let flags = cell
-            .flags
-            .iter()
-            .filter(|(flag, _)| flag != CHUNK_SIZE_FLAG);
-        flags.cloned().collect::<Vec<_>>()
-    };
-    a.engine == b.engine && a.gas == b.gas && chunk_size(a) != chunk_size(b) && rest(a) == rest(b)
+    chunk_size(a) != chunk_size(b) && a.differs_only_in(CHUNK_SIZE_FLAG, b)
+}
+
+/// Whether the engine counted the same work in two cells that differ in the chunk size alone; `None` of
+/// other cells, and where it counts nothing.
+pub(super) fn same_work(a: &Summary, b: &Summary) -> Option<bool> {
+    let works = a.work.as_ref().zip(b.work.as_ref());
+    let works = works.filter(|_| differ_in_chunk_size_alone(&a.cell, &b.cell));
+    works.map(|(a, b)| !differ(a, b))
+}
+
+/// Whether the chunk size changed nothing that the engine counts, in any cells that differ in it alone.
+pub(super) fn is_inert(cells: &[&Summary]) -> bool {
+    let pairs = cells.iter().enumerate();
+    let mut pairs =
+        pairs.flat_map(|(index, a)| cells[..index].iter().filter_map(|b| same_work(a, b)));
+    pairs.next().is_some_and(|same| same) && pairs.all(|same| same)
 }
 
 #[cfg(test)]
@@ -152,8 +159,8 @@ mod tests {
     fn equal_counts_are_inert() {
         check(&[Some(40.0), Some(10.0), Some(10.0)], &[Some(true); 3]);
         check(&[Some(10.0), Some(10.1)], &[Some(false); 2]);
-        check(&[Some(10.0)], &[Some(false)]);
-        check(&[None, Some(10.0)], &[None, Some(false)]);
+        check(&[Some(10.0)], &[None]);
+        check(&[None, Some(10.0)], &[None, None]);
     }
 
     #[test]
@@ -167,7 +174,7 @@ mod tests {
             control_of: None,
         };
         let knob = one(&cell, Some(&work), &[], &[]);
-        assert_eq!(knob.acted, Some(true));
+        assert_eq!(knob.acted, None, "it is the only one");
         assert_eq!(
             knob.evidence,
             "jobs per block 41.2 (9.0 batches, 2.0 of them uncut)"

@@ -1,27 +1,141 @@
-//! Where the noise of each gas level comes from, and what would buy precision.
+//! How much identical cells differ, where the noise of each gas level comes from, and what would buy
+//! precision.
 //!
 //! Invariant: says what more payloads or more visits would change; it decides nothing.
 
-use super::{compare::layout_of, outcome::Outcome};
-use crate::{plan::Load, record::Sample};
-use bench_stats::components::{Components, block_variance};
+use super::{
+    compare::{ERROR, layout_of},
+    outcome::Outcome,
+    summary::rounds_of,
+    verdict::Ratio,
+};
+use crate::{
+    plan::{Cell, Load},
+    record::Sample,
+};
+use bench_stats::{
+    Layout, Rules, compare_all,
+    components::{Components, block_variance},
+};
+use serde::{Deserialize, Serialize};
+use std::fmt;
 
-/// Noise of the visits of a gas level.
-#[derive(Debug, Clone, PartialEq)]
+/// How much identical cells differ.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NoiseFloor {
+    /// Relative difference; null when unknown.
+    pub relative: Option<f64>,
+    /// Where the figure comes from.
+    pub source: NoiseSource,
+    /// Cells that were measured twice under two names.
+    pub controls: Vec<Control>,
+    /// Where the noise of visits comes from, by gas level; empty with one round.
+    pub levels: Vec<LevelNoise>,
+}
+
+/// Where a noise floor comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NoiseSource {
+    /// A/A controls differ from their originals by it.
+    Controls,
+    /// The spread of visits lets identical cells differ by it.
+    Spread,
+    /// It is unknown: no level has two rounds of two cells.
+    Unknown,
+}
+
+/// An A/A control beside its original.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Control {
+    /// Id of the A/A control.
+    pub id: String,
+    /// Id of the cell it repeats.
+    pub of: String,
+    /// Rounds that have both.
+    pub rounds: u64,
+    /// Execution throughput of the A/A control over that of its original, with an interval of its own.
+    pub ratio: Ratio,
+}
+
+/// Noise of the visits of a gas level, as relative standard deviations.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LevelNoise {
     /// The level.
+    #[serde(flatten)]
     pub load: Load,
-    /// Variances of visits and of blocks.
-    pub components: Components,
-    /// Payloads of a pass that would give the narrowest intervals in the same time; `None` when
-    /// visits differ by no more than their payloads explain.
+    /// Of a visit as a whole: restart and pass.
+    pub visit: f64,
+    /// Of one payload, neighbours' dependence included.
+    pub payload: f64,
+    /// Payloads of a pass.
+    pub payloads: u64,
+    /// Payloads of a pass that would give the narrowest intervals in the same time; null when visits
+    /// differ by no more than their payloads explain.
     pub best_payloads: Option<u64>,
 }
 
-/// The noise of every level that was visited in two rounds.
-pub fn level_noise(outcome: &Outcome) -> Vec<LevelNoise> {
-    let loads = outcome.plan.loads().into_iter();
-    loads.filter_map(|load| of_level(outcome, load)).collect()
+impl fmt::Display for NoiseSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Controls => "what A/A controls differ by",
+            Self::Spread => "what identical cells differ by where visits vary as they did",
+            Self::Unknown => "unknown: no level has two rounds of two cells",
+        })
+    }
+}
+
+impl NoiseFloor {
+    pub(super) fn of(outcome: &Outcome) -> Self {
+        let layouts = outcome.plan.loads().into_iter().map(|load| {
+            let of_load = |cell: &&Cell| load.is_of(cell);
+            let cells = outcome.plan.cells.iter().filter(of_load);
+            let cells: Vec<&str> = cells.map(|cell| cell.id.as_str()).collect();
+            let controls = outcome.plan.controls.iter().filter(of_load);
+            let pairs = (cells.len()..)
+                .zip(controls)
+                .filter_map(|(index, control)| {
+                    let original = control.control_of.as_deref()?;
+                    Some((index, cells.iter().position(|id| *id == original)?))
+                });
+            (layout_of(outcome, &load), pairs.collect::<Vec<_>>())
+        });
+        let layouts: Vec<_> = layouts.collect();
+        let found = layouts.iter();
+        let found = bench_stats::NoiseFloor::of(found.map(|(layout, pairs)| (layout, &pairs[..])));
+        let source = match (found.observed, found.expected) {
+            (None, None) => NoiseSource::Unknown,
+            (Some(observed), expected) if expected.is_none_or(|least| observed >= least) => {
+                NoiseSource::Controls
+            }
+            _ => NoiseSource::Spread,
+        };
+        let controls = outcome.plan.controls.iter();
+        let loads = outcome.plan.loads().into_iter();
+        Self {
+            relative: found.relative(),
+            source,
+            controls: controls.filter_map(|cell| control(outcome, cell)).collect(),
+            levels: loads.filter_map(|load| of_level(outcome, load)).collect(),
+        }
+    }
+}
+
+fn control(outcome: &Outcome, control: &Cell) -> Option<Control> {
+    let of = control.control_of.clone()?;
+    let layout = Layout::new([&control.id, &of].map(|id| rounds_of(outcome, id)));
+    let rules = Rules {
+        error: ERROR,
+        noise: None,
+        relevant: outcome.plan.settings.min_effect,
+    };
+    let pair = *compare_all(&layout, 2, &rules).pairs.first()?;
+    Some(Control {
+        id: control.id.clone(),
+        of,
+        rounds: pair.rounds as u64,
+        ratio: pair.ratio.into(),
+    })
 }
 
 fn of_level(outcome: &Outcome, load: Load) -> Option<LevelNoise> {
@@ -59,7 +173,9 @@ fn of_level(outcome: &Outcome, load: Load) -> Option<LevelNoise> {
     let best = components.best_blocks(visit_overhead_s(outcome), block_s);
     Some(LevelNoise {
         load,
-        components,
+        visit: components.visit.sqrt(),
+        payload: components.block.sqrt(),
+        payloads: components.blocks as u64,
         best_payloads: best.map(|best| best as u64),
     })
 }

@@ -1,4 +1,4 @@
-//! Statistics of single cells, and their ranks across gas levels.
+//! Statistics of single cells.
 //!
 //! Invariant: throughputs are ratios of sums over the measured passes of a cell.
 
@@ -7,17 +7,12 @@ use super::{
     outcome::Outcome,
     work::Work,
 };
-use crate::{
-    plan::Cell,
-    record::Sample,
-    sweep::{MIX_AXIS, Settings},
-};
+use crate::{plan::Cell, record::Sample, sweep::Settings};
 use bench_stats::{
     Estimate, Latencies, Throughput,
     steady::{Steadiness, steadiness},
     throughput_of_rounds,
 };
-use serde_json::{Map, Value};
 
 /// The engine's flag that can leave state roots unchecked, and the value that does.
 const ROOT_STRATEGY_FLAG: &str = "bench.root-strategy";
@@ -54,24 +49,6 @@ pub struct Summary {
     pub rounds: Vec<(u64, Throughput)>,
     /// Whether the measured passes were in a steady state; `None` with too few payloads to tell.
     pub steady_state: Option<Steadiness>,
-}
-
-impl Summary {
-    /// The headline: execution throughput in gigagas per second.
-    pub fn headline(&self) -> Option<f64> {
-        self.execution.map(|estimate| estimate.value)
-    }
-}
-
-/// One setting of the knobs across all gas levels.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Ranked {
-    /// The knobs, engine included.
-    pub knobs: Map<String, Value>,
-    /// Mean of the execution throughputs over gas levels; `None` when one is missing.
-    pub average: Option<f64>,
-    /// Counted from 1 by descending average; `None` without one.
-    pub rank: Option<u64>,
 }
 
 /// Summarizes every cell of a sweep, in the order of the plan.
@@ -174,62 +151,4 @@ pub(super) fn rounds_of(outcome: &Outcome, id: &str) -> Vec<(u64, Throughput)> {
 
 fn gas(pass: &[Sample]) -> u64 {
     pass.iter().map(|sample| sample.gas_used).sum()
-}
-
-/// Whether a numeric flag of the best cell has the smallest or largest of at least two values that
-/// its engine was given.
-pub(super) fn at_edge(top: &Summary, cells: &[&Summary]) -> bool {
-    let own = cells
-        .iter()
-        .filter(|cell| cell.cell.engine == top.cell.engine);
-    let own: Vec<&&Summary> = own.collect();
-    top.cell.flags.iter().any(|(flag, value)| {
-        let values: Option<Vec<u64>> = own.iter().map(|cell| number_of(cell, flag)).collect();
-        let (Some(values), Ok(value)) = (values, value.parse::<u64>()) else {
-            return false;
-        };
-        let (min, max) = (values.iter().min().copied(), values.iter().max().copied());
-        min != max && (Some(value) == min || Some(value) == max)
-    })
-}
-
-/// The value of a flag in a cell, when it is a whole number.
-fn number_of(summary: &Summary, flag: &str) -> Option<u64> {
-    let mut flags = summary.cell.flags.iter();
-    let (_, value) = flags.find(|(other, _)| other == flag)?;
-    value.parse().ok()
-}
-
-/// Averages every setting of the knobs over the gas levels and ranks them.
-pub fn ranking(summaries: &[Summary]) -> Vec<Ranked> {
-    let mut ranked: Vec<Ranked> = Vec::new();
-    for summary in summaries {
-        let knobs = summary.cell.knobs();
-        if !ranked.iter().any(|other| other.knobs == knobs) {
-            let values: Option<Vec<f64>> = summaries
-                .iter()
-                .filter(|other| other.cell.knobs() == knobs)
-                .map(Summary::headline)
-                .collect();
-            let average = values.map(|values| values.iter().sum::<f64>() / values.len() as f64);
-            ranked.push(Ranked {
-                knobs,
-                average,
-                rank: None,
-            });
-        }
-    }
-    // Only what replays the same payloads is ranked together.
-    let mix = |ranked: &Ranked| ranked.knobs.get(MIX_AXIS).cloned();
-    let averages: Vec<(Option<Value>, Option<f64>)> = ranked
-        .iter()
-        .map(|ranked| (mix(ranked), ranked.average))
-        .collect();
-    for ranked in &mut ranked {
-        let of_mix = averages.iter().filter(|(other, _)| *other == mix(ranked));
-        ranked.rank = ranked
-            .average
-            .map(|average| 1 + of_mix.filter(|(_, other)| *other > Some(average)).count() as u64);
-    }
-    ranked
 }

@@ -7,12 +7,13 @@ mod origin;
 
 pub use origin::{ORIGIN_FILE, Origin};
 
+use crate::owner::Owner;
 use etcetera::BaseStrategy as _;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     fs::{self, File, TryLockError},
-    io::{self, Read as _, Seek as _, Write as _},
+    io,
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -136,8 +137,7 @@ impl Cache {
             path: path.clone(),
             reason,
         };
-        let mut file = File::options()
-            .read(true)
+        let file = File::options()
             .write(true)
             .create(true)
             .truncate(false)
@@ -147,30 +147,27 @@ impl Cache {
             Ok(()) => {}
             Err(TryLockError::Error(reason)) => return Err(failed(reason)),
             Err(TryLockError::WouldBlock) => {
-                let owner = owner(&mut file).map_err(failed)?;
+                let owner = owner(&path);
                 return Err(CacheError::InUse { path, owner });
             }
         }
         file.set_len(0)
-            .and_then(|()| writeln!(file, "{}", std::process::id()))
+            .and_then(|()| serde_json::to_writer(&file, &Owner::this()).map_err(io::Error::from))
             .map_err(failed)?;
         Ok(WorkLock { dir, file })
     }
 }
 
-/// The pid in a lock file. Its owner writes it a moment after it has taken the lock.
-fn owner(file: &mut File) -> io::Result<String> {
-    let mut text = String::new();
+/// The pid in a lock file. Its owner writes it a moment after it has taken the lock; until then an earlier
+/// one's is there.
+fn owner(path: &Path) -> String {
     for _ in 0..OWNER_LOOKS {
-        text.clear();
-        file.rewind()?;
-        file.read_to_string(&mut text)?;
-        if text.ends_with('\n') {
-            return Ok(text.trim().to_owned());
+        if let Some(owner) = Owner::of_file(path) {
+            return owner.pid.to_string();
         }
         thread::sleep(OWNER_PAUSE);
     }
-    Ok("unknown".to_owned())
+    "unknown".to_owned()
 }
 
 /// The working folder, held by this process.
@@ -385,13 +382,19 @@ mod tests {
         let cache = Cache::new(dir.path());
         let path = dir.path().join("work/lock");
         fs::create_dir_all(dir.path().join("work")).unwrap();
-        let mut held = File::create(&path).unwrap();
+        let held = File::create(&path).unwrap();
         held.try_lock().unwrap();
+        let write = |owner: Owner| fs::write(&path, serde_json::to_vec(&owner).unwrap()).unwrap();
+        // The owner before, whose pid is another process's now.
+        let mut other = Owner::this();
+        other.start_time += 1;
+        write(other);
         let refused = thread::spawn(move || cache.lock_work().unwrap_err().to_string());
-        // The other one has found the file empty by then, or finds it full: both have to do.
+        // The other one has found the old file by then, or finds the new one: both have to do.
         thread::sleep(2 * OWNER_PAUSE);
-        writeln!(held, "4711").unwrap();
+        write(Owner::this());
         let refused = refused.join().unwrap();
-        assert!(refused.contains("(pid 4711)"), "{refused}");
+        let named = format!("(pid {})", std::process::id());
+        assert!(refused.contains(&named), "{refused}");
     }
 }

@@ -26,9 +26,10 @@ pub struct StateArgs {
 }
 
 /// What a plan has decided already when a sweep goes on with it.
-const PLANNED: [&str; 35] = [
+const PLANNED: [&str; 36] = [
     "interleave",
     "axes",
+    "baseline",
     "budget",
     "cache_dir",
     "chunks",
@@ -49,7 +50,7 @@ const PLANNED: [&str; 35] = [
     "payloads",
     "profile",
     "ready_timeout",
-    "min-effect",
+    "min_effect",
     "request_timeout",
     "reset",
     "precision",
@@ -133,6 +134,10 @@ pub struct SweepArgs {
     /// Smallest difference that matters, as in 1% [default: 1%]
     #[arg(hide_short_help = true, long, value_name = "P%")]
     pub min_effect: Option<Percent>,
+    /// Cell that the others of its level are compared with, by its id or its values, as in chunk60
+    /// [default: the highest]
+    #[arg(hide_short_help = true, long, value_name = "CELL")]
+    pub baseline: Option<String>,
     /// Do not visit one cell of each gas level twice a round to learn how much identical cells differ
     #[arg(hide_short_help = true, long)]
     pub no_aa: bool,
@@ -320,7 +325,10 @@ pub struct CompareArgs {
     /// The results folder that is compared, or one of its cells as DIR:CELL
     #[arg(value_name = "B")]
     pub b: PathBuf,
-    /// End with code 1 when a cell of B is slower than that of A by this much, as in 2%
+    /// End with code 1 when a cell of B is shown to be slower than that of A by more than this, as in 2%
+    ///
+    /// Shown means that the whole interval is beyond it, and beyond the noise floor. Code 2 means that nothing
+    /// could be shown: fewer than three rounds, no noise floor, no numbers, or other payloads.
     #[arg(long, value_name = "P%")]
     pub fail_on_regression: Option<Percent>,
     /// Print JSON instead of tables
@@ -350,6 +358,10 @@ pub struct ReportArgs {
     /// The results folder of a sweep
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
+    /// Cell that the others of its level are compared with, by its id or its values, as in chunk60
+    /// [default: that of the sweep]
+    #[arg(long, value_name = "CELL")]
+    pub baseline: Option<String>,
     /// Print report.json instead of a table
     #[arg(long)]
     pub json: bool,

@@ -1,7 +1,7 @@
 //! `engine-bench compare A B`: what was set differently beside what came out differently.
 
 use crate::{
-    analyze::{self, Side},
+    analyze::{self, Between, CellDifference, Outcome, Side, Verdict},
     cli::{CompareArgs, EXIT_FOUND, EXIT_NOTHING_MEASURED},
     report,
 };
@@ -18,25 +18,15 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<ExitCode> {
         analyze::read_outcome(&dir_a)?,
         analyze::read_outcome(&dir_b)?,
     );
-    for (outcome, cell, dir) in [(&a, &cell_a, &dir_a), (&b, &cell_b, &dir_b)] {
-        if let Some(cell) = cell
-            .as_deref()
-            .filter(|cell| outcome.plan.cell(cell).is_none())
-        {
-            let ids: Vec<&str> = outcome
-                .plan
-                .cells
-                .iter()
-                .map(|cell| cell.id.as_str())
-                .collect();
-            bail!(
-                "{} has no cell {cell}; it has {}",
-                dir.display(),
-                ids.join(", ")
-            );
-        }
+    check_cell(&a, cell_a.as_deref(), &dir_a)?;
+    check_cell(&b, cell_b.as_deref(), &dir_b)?;
+    let same_sweep = dir_a.canonicalize()? == dir_b.canonicalize()?;
+    if same_sweep && (cell_a == cell_b || cell_a.is_none() || cell_b.is_none()) {
+        bail!(
+            "both sides are of one sweep, {}; name two different cells of it as DIR:CELL",
+            dir_a.display()
+        );
     }
-    let same = dir_a.canonicalize()? == dir_b.canonicalize()?;
     let (side_a, side_b) = (
         Side {
             outcome: &a,
@@ -47,13 +37,13 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<ExitCode> {
             cell: cell_b.as_deref(),
         },
     );
-    let between = analyze::between(&side_a, &side_b, same);
+    let between = analyze::between(&side_a, &side_b, same_sweep);
     if between.cells.is_empty() {
         bail!("the two have no measured cell in common; name one of each as DIR:CELL");
     }
     let text = if args.json {
         let document = json!({
-            "format": "engine-bench-comparison", "version": 1,
+            "format": "engine-bench-comparison", "version": 2,
             "a": args.a, "b": args.b, "result": between,
         });
         serde_json::to_string_pretty(&document)? + "\n"
@@ -64,42 +54,77 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<ExitCode> {
     let Some(part) = args.fail_on_regression else {
         return Ok(ExitCode::SUCCESS);
     };
-    judge(&between, part.0)
+    let (code, words) = judge(&between, part.0);
+    if let Some(words) = words {
+        eprintln!("{words}");
+    }
+    Ok(ExitCode::from(code))
 }
 
-/// Ends with a code that says whether something got slower; without intervals that is not known.
-fn judge(between: &analyze::Between, part: f64) -> Result<ExitCode> {
+/// A named cell has to be one of the plan's: what an A/A control differs by is the noise floor.
+fn check_cell(outcome: &Outcome, cell: Option<&str>, dir: &Path) -> Result<()> {
+    let cells = outcome.plan.cells.iter();
+    let ids: Vec<&str> = cells.map(|cell| cell.id.as_str()).collect();
+    let Some(cell) = cell.filter(|cell| !ids.contains(cell)) else {
+        return Ok(());
+    };
+    bail!(
+        "{} has no cell {cell}; it has {}",
+        dir.display(),
+        ids.join(", ")
+    );
+}
+
+/// The code that says whether something got slower by more than `part`, and words about it. Without a verdict
+/// about every cell that is not known.
+fn judge(between: &Between, part: f64) -> (u8, Option<String>) {
+    let ids = |is_meant: &dyn Fn(&CellDifference) -> bool| {
+        let cells = between.cells.iter().filter(|cell| is_meant(cell));
+        let ids: Vec<&str> = cells.map(|cell| cell.b.as_str()).collect();
+        (!ids.is_empty()).then(|| ids.join(", "))
+    };
+    let without = |verdict| ids(&|cell| cell.verdict == verdict);
+    let unknown = |why: String| (EXIT_NOTHING_MEASURED, Some(format!("error: {why}")));
     if between.edited {
-        eprintln!("error: a results folder is not as it was measured, so nothing follows from it");
-        return Ok(ExitCode::from(EXIT_NOTHING_MEASURED));
+        return unknown(
+            "a results folder is not as it was measured, so nothing follows from it".to_owned(),
+        );
     }
-    let slower = between.cells.iter().filter(|cell| cell.is_regression(part));
-    let slower: Vec<&str> = slower.map(|cell| cell.b.as_str()).collect();
-    if !slower.is_empty() {
-        eprintln!("regression: {} got slower", slower.join(", "));
-        return Ok(ExitCode::from(EXIT_FOUND));
+    if let Some(slower) = ids(&|cell| cell.is_regression(part)) {
+        let words = format!(
+            "regression: {slower} slower by more than {} %",
+            100.0 * part
+        );
+        return (EXIT_FOUND, Some(words));
     }
     if !between.without_numbers.is_empty() {
         let cells = between.without_numbers.join(", ");
-        eprintln!(
-            "error: {cells} gave no numbers on one side, so whether they got slower is unknown"
-        );
-        return Ok(ExitCode::from(EXIT_NOTHING_MEASURED));
+        return unknown(format!(
+            "{cells} gave no numbers on one side, so whether they got slower is unknown"
+        ));
     }
-    if between.cells.iter().any(|cell| !cell.same_payloads) {
-        eprintln!(
-            "error: the two replayed different payloads, which tells nothing about a regression; measure \
+    if let Some(cells) = without(Verdict::OtherPayloads) {
+        return unknown(format!(
+            "{cells}: the two replayed different payloads, which tells nothing about a regression; measure \
              both with the same --payloads, or the same profile, seed and mix"
-        );
-        return Ok(ExitCode::from(EXIT_NOTHING_MEASURED));
+        ));
     }
-    if between.cells.iter().any(|cell| cell.verdict.is_none()) {
-        eprintln!(
-            "error: so few rounds tell no regression from noise; measure both with --rounds 3 or more"
-        );
-        return Ok(ExitCode::from(EXIT_NOTHING_MEASURED));
+    if let Some(cells) = without(Verdict::NoNoiseFloor) {
+        return unknown(format!("{cells}: {}", analyze::NO_FLOOR));
     }
-    Ok(ExitCode::SUCCESS)
+    if let Some(cells) = ids(&|cell| !cell.has_rounds()) {
+        return unknown(format!(
+            "{cells}: so few rounds tell no regression from noise; measure both with --rounds 3 or more"
+        ));
+    }
+    let open = ids(&|cell| cell.may_be_regression(part)).map(|cells| {
+        format!(
+            "note: no regression is shown, and one of more than {} % is not excluded in {cells}; more rounds make \
+             intervals narrower",
+            100.0 * part
+        )
+    });
+    (0, open)
 }
 
 /// A folder, or a folder and a cell of it.

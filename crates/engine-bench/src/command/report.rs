@@ -5,14 +5,16 @@ use eyre::Result;
 use std::{path::Path, process::ExitCode};
 
 pub(crate) fn report(args: &ReportArgs) -> Result<ExitCode> {
-    let report = remake(&args.dir)?;
+    let report = remake(&args.dir, args.baseline.clone())?;
     show(&report, args.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Reads a results folder and writes every rendering into it.
-pub(super) fn remake(dir: &Path) -> Result<report::Report> {
-    let report = report::Report::of(&analyze::read_outcome(dir)?);
+pub(super) fn remake(dir: &Path, baseline: Option<String>) -> Result<report::Report> {
+    let mut outcome = analyze::read_outcome(dir)?;
+    outcome.history.plan = outcome.history.plan.with_baseline(baseline)?;
+    let report = report::Report::of(&outcome);
     report::write(dir, &report)?;
     Ok(report)
 }

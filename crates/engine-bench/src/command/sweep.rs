@@ -4,6 +4,7 @@ use super::report;
 use crate::{
     analyze,
     cli::{EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, SweepArgs},
+    engine,
     guard::{GuardMode, Preflight},
     live::Live,
     plan::Plan,
@@ -40,7 +41,8 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
         eprintln!("{question}");
     }
     if !args.quiet {
-        plan.notes.iter().for_each(|note| eprintln!("note: {note}"));
+        let notes = plan.notes.iter().cloned().chain(engine::kept_out());
+        notes.for_each(|note| eprintln!("note: {note}"));
     }
     let out = match &args.resume {
         Some(dir) => dir.clone(),
@@ -236,7 +238,7 @@ async fn measure(
 }
 
 fn finish(out: &Path, ending: Ending, args: &SweepArgs) -> Result<ExitCode> {
-    let report = report::remake(out)?;
+    let report = report::remake(out, None)?;
     let measured = report.measured_anything();
     // A table without a number says less than the causes below.
     if args.json && !args.quiet {

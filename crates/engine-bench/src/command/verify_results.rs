@@ -9,7 +9,9 @@ use eyre::Result;
 use std::process::ExitCode;
 
 pub(crate) fn verify_results(args: &VerifyResultsArgs) -> Result<ExitCode> {
-    let outcome = analyze::read_outcome(&args.dir)?;
+    let mut outcome = analyze::read_outcome(&args.dir)?;
+    let baseline = report::published_baseline(&args.dir)?;
+    outcome.history.plan = outcome.history.plan.with_baseline(baseline)?;
     let report = report::Report::of(&outcome);
     let mut findings = report::verify(&args.dir, &report)?;
     findings.extend(analyze::verify_passes(&args.dir, &outcome)?);

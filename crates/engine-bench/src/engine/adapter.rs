@@ -17,6 +17,9 @@ pub(super) trait Adapter {
     /// When such a file cannot be written.
     fn node(&self, launch: &Launch<'_>, endpoints: &Endpoints) -> Result<Command, EngineError>;
 
+    /// Variables of the environment that every node gets, with their values.
+    fn variables(&self) -> &'static [(&'static str, &'static str)];
+
     /// Flags that every start of a sweep shares, unless the cell sets them.
     fn shared_flags(&self, settings: &Settings) -> Vec<(String, String)>;
 

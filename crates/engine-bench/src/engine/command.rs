@@ -2,7 +2,7 @@
 //!
 //! Invariant: a flag is given once; the cell's value wins.
 
-use super::{EngineError, adapter};
+use super::{EngineError, adapter, variables};
 use crate::sweep::{EngineSpec, SWITCH_OFF, SWITCH_ON, VARIABLE_PREFIX};
 use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
@@ -93,20 +93,15 @@ impl Launch<'_> {
     pub fn command(&self, endpoints: &Endpoints) -> Result<Command, EngineError> {
         let mut command = adapter::of(self.engine.kind).node(self, endpoints)?;
         let defaults = self.defaults.iter().filter(|(flag, _)| !self.sets(flag));
-        for (knob, value) in defaults.chain(self.flags) {
-            match (knob.strip_prefix(VARIABLE_PREFIX), value.as_str()) {
-                (Some(name), value) => {
-                    command.env(name, value);
-                }
-                (None, SWITCH_ON) => {
-                    command.arg(format!("--{knob}"));
-                }
-                (None, SWITCH_OFF) => {}
-                (None, value) => {
-                    command.arg(format!("--{knob}={value}"));
-                }
-            }
+        let knobs = defaults.chain(self.flags);
+        for (flag, value) in knobs.filter(|(knob, _)| !knob.starts_with(VARIABLE_PREFIX)) {
+            match value.as_str() {
+                SWITCH_ON => command.arg(format!("--{flag}")),
+                SWITCH_OFF => &mut command,
+                value => command.arg(format!("--{flag}={value}")),
+            };
         }
+        command.envs(variables::set(self.engine, self.flags));
         Ok(command)
     }
 

@@ -10,6 +10,7 @@ use super::{
     EngineError,
     adapter::Adapter,
     command::{Endpoints, Launch},
+    variables,
 };
 use crate::sweep::{EngineSpec, Settings};
 use serde_json::Value;
@@ -53,7 +54,7 @@ impl Adapter for Geth {
             path: configuration.clone(),
             reason,
         })?;
-        let mut command = Command::new(&launch.engine.program);
+        let mut command = variables::command(&launch.engine.program);
         command
             .arg("--config")
             .arg(configuration)
@@ -69,6 +70,10 @@ impl Adapter for Geth {
         }
         command.arg("--authrpc.jwtsecret").arg(launch.jwt_file);
         Ok(command)
+    }
+
+    fn variables(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
     }
 
     fn shared_flags(&self, _: &Settings) -> Vec<(String, String)> {
@@ -105,10 +110,10 @@ pub fn is_geth_datadir(datadir: &Path) -> bool {
 /// The commands that make a datadir from a genesis file: the database is written, then compacted, so
 /// that no pass begins with what the writing left to do.
 pub fn geth_init_commands(engine: &EngineSpec, datadir: &Path, genesis: &Path) -> [Command; 2] {
-    let mut init = Command::new(&engine.program);
+    let mut init = variables::command(&engine.program);
     init.args(["init", "--state.scheme=path", "--datadir"]);
     init.arg(datadir).arg(genesis);
-    let mut compact = Command::new(&engine.program);
+    let mut compact = variables::command(&engine.program);
     compact.args(["db", "compact", "--datadir"]).arg(datadir);
     [init, compact]
 }

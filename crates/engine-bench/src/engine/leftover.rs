@@ -1,14 +1,14 @@
 //! Engines of an earlier run that is gone: found by pid file, stopped before anything else.
 //!
 //! Invariant: a process is signalled only when both its pid and its start time are those that we
-//! wrote down, since pids are used again.
+//! wrote down, since pids are used again; a file goes only when its process has.
 
-use super::EngineError;
+use super::{EngineError, process::KILL_TIMEOUT, process::STOP_TIMEOUT};
+use crate::owner::Owner;
 use nix::{
     sys::signal::{Signal, kill, killpg},
     unistd::Pid,
 };
-use serde::{Deserialize, Serialize};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -16,38 +16,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a leftover may take to stop before it is killed.
-const STOP_TIMEOUT: Duration = Duration::from_secs(60);
-
 /// How pid files end.
 const PID_SUFFIX: &str = "pid";
 
 /// Pause between two looks at a process that is to end.
 const POLL: Duration = Duration::from_millis(5);
-
-/// Identity of a process: a pid alone may have been reused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Owner {
-    pid: u32,
-    /// Clock ticks since boot (field 22 of `/proc/<pid>/stat`).
-    start_time: u64,
-}
-
-impl Owner {
-    /// The running process of that pid; `None` when there is none or it is only waited for.
-    fn running(pid: u32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The command name in parentheses may hold anything, so fields count from its end.
-        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-        let state = fields.next()?;
-        let start_time = fields.nth(18)?.parse().ok()?;
-        (state != "Z").then_some(Self { pid, start_time })
-    }
-
-    fn is_running(self) -> bool {
-        Self::running(self.pid) == Some(self)
-    }
-}
 
 /// The file that names a process we started; removed when dropped.
 #[derive(Debug)]
@@ -85,15 +58,13 @@ pub fn note_running(pid_file: &Path, pid: u32) -> Result<(), EngineError> {
 
 /// Whether the process that a pid file names still runs.
 pub fn is_running(pid_file: &Path) -> bool {
-    let owner = fs::read(pid_file).ok();
-    let owner: Option<Owner> = owner.and_then(|json| serde_json::from_slice(&json).ok());
-    owner.is_some_and(Owner::is_running)
+    Owner::of_file(pid_file).is_some()
 }
 
 /// Stops every process that a pid file in a folder names, if it still runs, and removes the files.
 ///
 /// # Errors
-/// When a file cannot be removed.
+/// When a process does not end or a file cannot be removed.
 pub fn stop_leftovers(folder: &Path) -> Result<(), EngineError> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let files = entries.map(|entry| entry.path());
@@ -103,20 +74,19 @@ pub fn stop_leftovers(folder: &Path) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Stops the process that a pid file names, if it still runs, and removes the file.
+/// Stops the process that a pid file names, if it still runs, waits until it has ended, and removes the file.
 ///
 /// Whether there was one.
 ///
 /// # Errors
-/// When the file cannot be removed.
+/// When it does not end or the file cannot be removed.
 pub fn stop_leftover(pid_file: &Path) -> Result<bool, EngineError> {
-    let Ok(json) = fs::read(pid_file) else {
+    if !pid_file.exists() {
         return Ok(false);
-    };
-    let owner: Option<Owner> = serde_json::from_slice(&json).ok();
-    let running = owner.filter(|owner| owner.is_running());
+    }
+    let running = Owner::of_file(pid_file);
     if let Some(owner) = running {
-        stop(owner);
+        stop(owner, STOP_TIMEOUT)?;
     }
     fs::remove_file(pid_file).map_err(|reason| EngineError::Io {
         action: "remove",
@@ -126,19 +96,36 @@ pub fn stop_leftover(pid_file: &Path) -> Result<bool, EngineError> {
     Ok(running.is_some())
 }
 
-fn stop(owner: Owner) {
+/// Ends a process, by force when it does not go within `patience` of being asked to.
+fn stop(owner: Owner, patience: Duration) -> Result<(), EngineError> {
     let pid = Pid::from_raw(owner.pid.cast_signed());
     // An error means that it has just ended.
     let _ = kill(pid, Signal::SIGTERM);
     // Engines that take turns are frozen when their harness is killed, and take no other signal then.
     let _ = killpg(pid, Signal::SIGCONT);
-    let deadline = Instant::now() + STOP_TIMEOUT;
-    while owner.is_running() && Instant::now() < deadline {
+    if ends_within(owner, patience) {
+        return Ok(());
+    }
+    let _ = killpg(pid, Signal::SIGKILL);
+    // Until its last thread is gone it holds its database.
+    if ends_within(owner, KILL_TIMEOUT) {
+        return Ok(());
+    }
+    Err(EngineError::Stuck {
+        pid: owner.pid,
+        waited: KILL_TIMEOUT,
+    })
+}
+
+fn ends_within(owner: Owner, patience: Duration) -> bool {
+    let deadline = Instant::now() + patience;
+    while owner.is_running() {
+        if Instant::now() >= deadline {
+            return false;
+        }
         thread::sleep(POLL);
     }
-    if owner.is_running() {
-        let _ = killpg(pid, Signal::SIGKILL);
-    }
+    true
 }
 
 #[cfg(test)]
@@ -147,16 +134,25 @@ mod tests {
     use std::{
         io::Read as _,
         os::unix::process::CommandExt as _,
-        process::{Command, Stdio},
+        process::{Child, Command, Stdio},
     };
+
+    /// A script in a group of its own, once it has said something: then its traps are set.
+    fn started(script: &str) -> Child {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).process_group(0);
+        let mut child = shell.stdout(Stdio::piped()).spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        child
+    }
 
     #[test]
     fn stops_what_the_file_names_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pid");
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
-        std::mem::forget(PidFile::write(&path, child.id()).unwrap());
-        let mut other = Owner::running(child.id()).unwrap();
+        note_running(&path, child.id()).unwrap();
+        let mut other = Owner::of_file(&path).unwrap();
 
         other.start_time += 1;
         fs::write(&path, serde_json::to_vec(&other).unwrap()).unwrap();
@@ -176,6 +172,15 @@ mod tests {
     }
 
     #[test]
+    fn one_that_must_be_killed_is_waited_for() {
+        let mut child = started("trap '' TERM; echo; while :; do sleep 0.01; done");
+        let owner = Owner::running(child.id()).unwrap();
+        stop(owner, Duration::from_millis(50)).unwrap();
+        assert!(!owner.is_running(), "it may still hold its database");
+        child.wait().unwrap();
+    }
+
+    #[test]
     fn every_file_of_a_folder_is_looked_at_and_frozen_ones_end_in_order() {
         let dir = tempfile::tempdir().unwrap();
         let told = dir.path().join("told");
@@ -185,14 +190,7 @@ mod tests {
         );
         let mut children: Vec<_> = (1..=3)
             .map(|number| {
-                let mut shell = Command::new("sh");
-                shell
-                    .args(["-c", &script])
-                    .process_group(0)
-                    .stdout(Stdio::piped());
-                let mut child = shell.spawn().unwrap();
-                // Its trap is set once it has said something.
-                child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+                let child = started(&script);
                 note_running(&dir.path().join(format!("engine-{number}.pid")), child.id()).unwrap();
                 killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGSTOP).unwrap();
                 child

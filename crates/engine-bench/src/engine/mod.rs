@@ -10,6 +10,7 @@ mod leftover;
 mod process;
 mod ready;
 mod reth;
+mod variables;
 
 pub(crate) use adapter::shared_flags;
 pub use adapter::{stats_command, unwind_command};
@@ -20,6 +21,7 @@ pub(crate) use process::output_of;
 pub use process::{Engine, ToolRun, run_tool};
 pub use ready::wait_until_ready;
 pub use reth::init_command;
+pub use variables::{Variables, kept_out};
 
 use crate::client::ClientError;
 use std::{io, path::PathBuf, time::Duration};
@@ -78,6 +80,17 @@ pub enum EngineError {
         status: String,
         /// The end of its output.
         log: LogTail,
+    },
+    /// Killing it did not end it.
+    #[error(
+        "process {pid} of the engine has not ended {waited:?} after SIGKILL and still holds its datadir; \
+         wait until it has (a disk may be slow to answer), then go on"
+    )]
+    Stuck {
+        /// The process.
+        pid: u32,
+        /// How long it was waited for.
+        waited: Duration,
     },
     /// It had to be killed.
     #[error("the engine did not stop within {waited:?} of SIGTERM and was killed: {log}")]

@@ -1,18 +1,26 @@
 //! Processes of an engine: the node, and its commands that run to an end.
 //!
-//! Invariant: a started process is signalled by its own pid or group only, and the value that
-//! stands for it does not go away before the process has.
+//! Invariant: a started process is signalled by its own pid or group only, as long as nobody else can
+//! have that number: until it was waited for. What stands for it goes away after the whole group has,
+//! so that nothing holds its files any more.
 
-use super::{EngineError, Launch, LogTail, adapter, command::Endpoints, leftover::PidFile};
+use super::{
+    EngineError, Launch, LogTail, adapter, command::Endpoints, leftover::PidFile, variables,
+};
 use crate::sweep::EngineKind;
 use nix::{
-    sys::signal::{Signal, kill, killpg},
+    errno::Errno,
+    sys::{
+        prctl,
+        signal::{Signal, kill, killpg},
+        wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid},
+    },
     unistd::Pid,
 };
 use serde_json::Value;
 use std::{
     fs::{self, File},
-    io,
+    io::{self, Seek as _},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
@@ -21,7 +29,13 @@ use std::{
 };
 
 /// How long an engine may take to write what it has in memory and stop.
-const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long the kernel may take to end a process that was killed: it frees its memory, and waits for its disk.
+pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a program may take to say what it is.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pause between two looks at a process that is to end.
 const POLL: Duration = Duration::from_millis(5);
@@ -42,7 +56,7 @@ impl Engine {
     pub fn start(launch: &Launch<'_>) -> Result<Self, EngineError> {
         let endpoints = Endpoints::free()?;
         let command = launch.command(&endpoints)?;
-        let group = Group::spawn(command, &launch.log, Some(launch.pid_file))?;
+        let group = Group::spawn(command, &launch.log, launch.pid_file)?;
         Ok(Self {
             group,
             endpoints,
@@ -94,31 +108,41 @@ impl Engine {
         LogTail::of(&self.group.log)
     }
 
-    /// Stops it: SIGTERM, and SIGKILL to its group when that takes more than a minute.
+    /// Stops it: SIGTERM, and SIGKILL to its group when that takes more than a minute. It has ended then.
     ///
     /// # Errors
     /// [`EngineError::Died`] when it had ended before, [`EngineError::Killed`] when it had to be
-    /// killed: blocks in its memory may be lost.
+    /// killed: blocks in its memory may be lost; [`EngineError::Stuck`] when even that did not end it.
     pub fn stop(mut self) -> Result<(), EngineError> {
         self.check_alive()?;
-        if self.group.terminate(STOP_TIMEOUT) {
-            return Ok(());
+        match self.group.terminate(STOP_TIMEOUT) {
+            Stopped::InTime => Ok(()),
+            Stopped::Killed => Err(EngineError::Killed {
+                waited: STOP_TIMEOUT,
+                log: self.log_tail(),
+            }),
+            Stopped::Stuck => Err(EngineError::Stuck {
+                pid: self.pid(),
+                waited: KILL_TIMEOUT,
+            }),
         }
-        Err(EngineError::Killed {
-            waited: STOP_TIMEOUT,
-            log: self.log_tail(),
-        })
     }
 }
 
-/// What a program prints about itself; nothing when it cannot be run.
+/// What a program prints about itself; nothing when it cannot be run, or takes long: it may be no engine.
 pub(crate) fn output_of(program: &Path, words: &[&str]) -> String {
-    let run = Command::new(program)
-        .args(words)
-        .stdin(Stdio::null())
-        .output();
-    run.map(|run| String::from_utf8_lossy(&run.stdout).into_owned())
-        .unwrap_or_default()
+    let ask = || -> io::Result<String> {
+        // A pipe would fill up before anybody reads it.
+        let mut said = tempfile::tempfile()?;
+        let mut command = variables::command(program);
+        command.args(words).stdout(said.try_clone()?);
+        let mut group = Group::start(command.stderr(Stdio::null()))?;
+        group.ended_within(ANSWER_TIMEOUT);
+        drop(group);
+        said.rewind()?;
+        io::read_to_string(said)
+    };
+    ask().unwrap_or_default()
 }
 
 /// How a command of the engine is to be run.
@@ -138,7 +162,8 @@ pub struct ToolRun<'a> {
 /// When it cannot be started or does not end with success.
 pub async fn run_tool(run: ToolRun<'_>) -> Result<(), EngineError> {
     let text = typed(&run.command);
-    let mut group = Group::spawn(run.command, run.log, Some(run.pid_file))?;
+    let mut group = Group::spawn(run.command, run.log, run.pid_file)?;
+    // However long it takes: that depends on the database, and whoever waits may give up.
     let status = loop {
         if let Some(status) = group.exited() {
             break status;
@@ -163,6 +188,15 @@ fn typed(command: &Command) -> String {
     words.join(" ")
 }
 
+/// How a process ended that was asked to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stopped {
+    InTime,
+    Killed,
+    /// It did not, although it was killed.
+    Stuck,
+}
+
 /// A child process that leads its own group.
 #[derive(Debug)]
 struct Group {
@@ -173,80 +207,111 @@ struct Group {
 }
 
 impl Group {
-    fn spawn(
-        mut command: Command,
-        log: &Path,
-        pid_file: Option<&Path>,
-    ) -> Result<Self, EngineError> {
+    fn spawn(mut command: Command, log: &Path, pid_file: &Path) -> Result<Self, EngineError> {
         let output = open_log(log)?;
         let duplicate = output.0.try_clone().map_err(|reason| output.1(reason))?;
-        command
-            .stdin(Stdio::null())
-            .stdout(output.0)
-            .stderr(duplicate)
-            .process_group(0);
-        die_with_parent(&mut command);
-        let child = command.spawn().map_err(|reason| EngineError::Io {
+        command.stdout(output.0).stderr(duplicate);
+        let mut group = Self::start(&mut command).map_err(|reason| EngineError::Io {
             action: "start",
             path: PathBuf::from(command.get_program()),
             reason,
         })?;
-        let mut group = Self {
-            child,
-            log: log.to_owned(),
-            status: None,
-            pid_file: None,
-        };
+        group.log = log.to_owned();
         // Written after the start; dropping `group` on failure stops the process again.
-        group.pid_file = pid_file
-            .map(|path| PidFile::write(path, group.child.id()))
-            .transpose()?;
+        group.pid_file = Some(PidFile::write(pid_file, group.child.id())?);
         Ok(group)
     }
 
+    fn start(command: &mut Command) -> io::Result<Self> {
+        // What an engine started and left is this program's to wait for.
+        prctl::set_child_subreaper(true)?;
+        die_with_parent(command);
+        let child = command.stdin(Stdio::null()).process_group(0).spawn()?;
+        Ok(Self {
+            child,
+            log: PathBuf::new(),
+            status: None,
+            pid_file: None,
+        })
+    }
+
+    /// How it ended, once it has; its group has then, too.
     fn exited(&mut self) -> Option<ExitStatus> {
-        if self.status.is_none() {
-            self.status = self.child.try_wait().ok().flatten();
+        let id = Id::Pid(self.pid());
+        let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        let has_ended = || waitid(id, look).is_ok_and(|found| found != WaitStatus::StillAlive);
+        if self.status.is_none() && has_ended() {
+            // A helper of the engine must not outlive it. Its number is the group's until it is waited for.
+            self.signal_all(Signal::SIGKILL);
+            self.status = self.child.wait().ok();
+            self.reap_members();
         }
         self.status
+    }
+
+    /// Waits for those of the group that its leader left, which were killed.
+    fn reap_members(&self) {
+        let members = Pid::from_raw(-self.pid().as_raw());
+        let deadline = Instant::now() + KILL_TIMEOUT;
+        while Instant::now() < deadline {
+            match waitpid(members, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) => thread::sleep(POLL),
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(_) => return,
+            }
+        }
     }
 
     fn pid(&self) -> Pid {
         Pid::from_raw(self.child.id().cast_signed())
     }
 
-    /// Signals every process of the group. An error means that all have ended.
+    /// Signals every process of the group, unless its number may be another's by now. An error means that
+    /// all have ended.
     fn signal_all(&self, signal: Signal) {
         if self.status.is_none() {
             let _ = killpg(self.pid(), signal);
         }
     }
 
-    /// Ends the process, also a frozen one; whether it went by itself within `patience` of SIGTERM.
-    fn terminate(&mut self, patience: Duration) -> bool {
+    /// Whether it ends within that time.
+    fn ended_within(&mut self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        while self.exited().is_none() {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            thread::sleep(POLL);
+        }
+        true
+    }
+
+    /// Ends the process, also a frozen one; by force when it is not gone within `patience` of SIGTERM.
+    fn terminate(&mut self, patience: Duration) -> Stopped {
         if self.exited().is_none() {
-            // An error means that it has just ended, which the loop below finds out.
+            // An error means that it has just ended, which is found out below.
             let _ = kill(self.pid(), Signal::SIGTERM);
             // One that is frozen takes no other signal before it goes on.
             self.signal_all(Signal::SIGCONT);
         }
-        let deadline = Instant::now() + patience;
-        while self.exited().is_none() && Instant::now() < deadline {
-            thread::sleep(POLL);
+        if self.ended_within(patience) {
+            return Stopped::InTime;
         }
-        let gone = self.exited().is_some();
-        // Also after an orderly end: a helper of the engine must not outlive it.
-        let _ = killpg(self.pid(), Signal::SIGKILL);
-        if !gone {
-            self.status = self.child.wait().ok();
+        self.signal_all(Signal::SIGKILL);
+        if self.ended_within(KILL_TIMEOUT) {
+            Stopped::Killed
+        } else {
+            Stopped::Stuck
         }
-        gone
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        self.terminate(STOP_TIMEOUT);
+        if self.terminate(STOP_TIMEOUT) == Stopped::Stuck {
+            // Whoever wants the datadir next finds that it is still used.
+            std::mem::forget(self.pid_file.take());
+        }
     }
 }
 
@@ -270,7 +335,7 @@ fn open_log(log: &Path) -> Result<(File, impl Fn(io::Error) -> EngineError), Eng
 /// Asks the kernel to kill the process when the thread that started it, this program's main one,
 /// ends for whatever reason.
 fn die_with_parent(command: &mut Command) {
-    let hook = || nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from);
+    let hook = || prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from);
     // SAFETY: between fork and exec the hook makes one prctl call, which is async-signal-safe and
     // neither allocates nor takes a lock.
     unsafe {
@@ -285,34 +350,67 @@ mod tests {
     fn spawn(script: &str, dir: &Path) -> Group {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Group::spawn(command, &dir.join("log"), Some(&dir.join("pid"))).unwrap()
+        Group::spawn(command, &dir.join("log"), &dir.join("pid")).unwrap()
     }
 
     fn alive(pid: Pid) -> bool {
         kill(pid, None).is_ok()
     }
 
+    /// Waits for something that is to happen.
+    fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        loop {
+            match look() {
+                Some(found) => return found,
+                None => assert!(Instant::now() < deadline, "waited in vain"),
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// The pid that a script wrote into the log, as its first line.
+    fn told(dir: &Path) -> Pid {
+        until(|| {
+            let log = fs::read_to_string(dir.join("log")).unwrap();
+            Some(Pid::from_raw(log.strip_suffix('\n')?.parse().unwrap()))
+        })
+    }
+
     #[test]
     fn one_that_ignores_sigterm_is_killed_with_its_children() {
         let dir = tempfile::tempdir().unwrap();
         let mut group = spawn("trap '' TERM; sleep 600 & echo $!; wait; wait", dir.path());
-        let child = loop {
-            let log = fs::read_to_string(dir.path().join("log")).unwrap();
-            if let Some(line) = log.strip_suffix('\n') {
-                break Pid::from_raw(line.parse().unwrap());
-            }
-            thread::sleep(POLL);
-        };
+        let child = told(dir.path());
         assert!(alive(child));
-        assert!(!group.terminate(Duration::from_millis(50)));
-        // The orphan is reaped by init some time after it was killed.
-        while fs::read_to_string(format!("/proc/{child}/stat"))
-            .is_ok_and(|stat| !stat.contains(") Z "))
-        {
-            thread::sleep(POLL);
-        }
+        assert_eq!(group.terminate(Duration::from_millis(50)), Stopped::Killed);
+        assert!(!alive(child) && !alive(group.pid()));
         drop(group);
         assert!(!dir.path().join("pid").exists());
+    }
+
+    #[test]
+    fn what_one_that_ended_leaves_is_gone_when_that_is_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut group = spawn("sleep 600 & echo $!", dir.path());
+        let status = until(|| group.exited());
+        assert!(status.success() && !alive(told(dir.path())));
+    }
+
+    #[test]
+    fn a_number_that_may_be_anothers_is_not_signalled() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut group = spawn("exit 0", dir.path());
+        until(|| group.exited());
+        // Another group gets the number, as far as this one can tell.
+        let mut other = Command::new("sleep").arg("600").process_group(0).spawn();
+        std::mem::swap(&mut group.child, other.as_mut().unwrap());
+        let pid = group.pid();
+        assert_eq!(group.terminate(STOP_TIMEOUT), Stopped::InTime);
+        drop(group);
+        kill(pid, Signal::SIGUSR1).unwrap();
+        let ended = waitpid(pid, None).unwrap();
+        assert_eq!(ended, WaitStatus::Signaled(pid, Signal::SIGUSR1, false));
     }
 
     #[test]
@@ -336,19 +434,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let script = "trap 'echo ended; exit 0' TERM; sleep 600 & echo $!; wait";
         let mut group = spawn(script, dir.path());
-        let log = || fs::read_to_string(dir.path().join("log")).unwrap();
-        let child = loop {
-            if let Some(line) = log().strip_suffix('\n') {
-                break Pid::from_raw(line.parse().unwrap());
-            }
-            thread::sleep(POLL);
-        };
-        let both_are = |stopped: bool| loop {
-            let states = [group.pid(), child].map(|pid| state(pid) == Some('T'));
-            if states == [stopped; 2] {
-                break;
-            }
-            thread::sleep(POLL);
+        let child = told(dir.path());
+        let both_are = |stopped: bool| {
+            until(|| {
+                let states = [group.pid(), child].map(|pid| state(pid) == Some('T'));
+                (states == [stopped; 2]).then_some(())
+            });
         };
         group.signal_all(Signal::SIGSTOP);
         both_are(true);
@@ -356,7 +447,8 @@ mod tests {
         both_are(false);
         group.signal_all(Signal::SIGSTOP);
         both_are(true);
-        assert!(group.terminate(STOP_TIMEOUT), "by itself");
-        assert!(log().ends_with("ended\n"), "{}", log());
+        assert_eq!(group.terminate(STOP_TIMEOUT), Stopped::InTime);
+        let log = fs::read_to_string(dir.path().join("log")).unwrap();
+        assert!(log.ends_with("ended\n"), "{log}");
     }
 }

@@ -6,6 +6,7 @@ use super::{
     EngineError,
     adapter::Adapter,
     command::{Endpoints, Launch},
+    variables,
 };
 use crate::sweep::{EngineKind, EngineSpec, Settings};
 use serde_json::Value;
@@ -39,13 +40,8 @@ const FIXED_FLAGS: [&str; 21] = [
     "--color=never",
 ];
 
-/// Variables with which an engine exports spans without being told by a flag.
-const TRACING_VARIABLES: [&str; 4] = [
-    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-    "OTEL_EXPORTER_OTLP_PROTOCOL",
-    "OTEL_TRACES_SAMPLER_ARG",
-    "OTEL_SERVICE_NAME",
-];
+/// What makes logs readable, and tells where a node panicked.
+const VARIABLES: [(&str, &str); 2] = [("RUST_BACKTRACE", "1"), ("RUST_LOG_STYLE", "never")];
 
 /// Where metrics are served.
 const METRICS_FLAG: &str = "--metrics";
@@ -55,7 +51,7 @@ pub(super) struct Reth;
 
 impl Adapter for Reth {
     fn node(&self, launch: &Launch<'_>, endpoints: &Endpoints) -> Result<Command, EngineError> {
-        let mut command = Command::new(&launch.engine.program);
+        let mut command = variables::command(&launch.engine.program);
         command
             .arg("node")
             .args(datadir_flags(launch.datadir))
@@ -72,14 +68,11 @@ impl Adapter for Reth {
             command.arg(format!("{METRICS_FLAG}={}", endpoints.metrics_address()));
         }
         command.arg("--authrpc.jwtsecret").arg(launch.jwt_file);
-        command
-            .env("RUST_LOG_STYLE", "never")
-            .env("RUST_BACKTRACE", "1");
-        // A measured pass is never traced because the shell that started it asks for traces.
-        for variable in TRACING_VARIABLES {
-            command.env_remove(variable);
-        }
         Ok(command)
+    }
+
+    fn variables(&self) -> &'static [(&'static str, &'static str)] {
+        &VARIABLES
     }
 
     fn shared_flags(&self, settings: &Settings) -> Vec<(String, String)> {
@@ -93,12 +86,12 @@ impl Adapter for Reth {
     }
 
     fn unwind(&self, engine: &EngineSpec, datadir: &Path, target: u64) -> Option<Command> {
-        let mut command = Command::new(&engine.program);
+        let mut command = variables::command(&engine.program);
         command
             .args(["stage", "unwind"])
             .args(datadir_flags(datadir));
         command.arg("to-block").arg(target.to_string());
-        command.env("RUST_LOG_STYLE", "never");
+        command.envs(VARIABLES);
         Some(command)
     }
 
@@ -107,7 +100,7 @@ impl Adapter for Reth {
             // reth prints a table for people, and counts every page of a large database for it.
             return None;
         }
-        let mut command = Command::new(&engine.program);
+        let mut command = variables::command(&engine.program);
         command
             .args(["db", "stats", "--json"])
             .args(datadir_flags(datadir));
@@ -121,7 +114,7 @@ impl Adapter for Reth {
 
 /// The command with which the embedded engine writes a generated state into an empty folder.
 pub fn init_command(engine: &EngineSpec, profile: &str, seed: u64, datadir: &Path) -> Command {
-    let mut command = Command::new(&engine.program);
+    let mut command = variables::command(&engine.program);
     command.args(["bench-reth", "init", "--profile", profile, "--seed"]);
     command.arg(seed.to_string()).arg("--datadir").arg(datadir);
     command

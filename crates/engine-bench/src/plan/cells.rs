@@ -43,7 +43,7 @@ pub(super) fn of(settings: &Settings) -> Vec<Cell> {
     for level in &settings.levels {
         for engine in &settings.engines {
             for flags in designed(settings, engine) {
-                let name = name(settings, engine, &flags, level.gas);
+                let name = name(settings, &engine.name, &flags, level.gas);
                 let cell = Cell {
                     id: String::new(),
                     engine: engine.name.clone(),
@@ -244,21 +244,35 @@ fn combinations(settings: &Settings, engine: &EngineSpec) -> Vec<Vec<(String, St
 }
 
 /// `chunk15-gas10M`: the engine is named only where there is a choice.
-fn name(settings: &Settings, engine: &EngineSpec, flags: &[(String, String)], gas: Gas) -> String {
-    let mut parts = Vec::new();
-    if settings.engines.len() > 1 {
-        parts.push(engine.name.clone());
-    }
-    for (flag, value) in flags {
-        let short = flag.rsplit('.').next().unwrap_or(flag);
-        parts.push(match flag.as_str() {
-            CHUNK_SIZE_FLAG => format!("chunk{value}"),
-            MIX_AXIS => value.clone(),
-            _ => format!("{short}_{value}"),
-        });
-    }
+fn name(settings: &Settings, engine: &str, flags: &[(String, String)], gas: Gas) -> String {
+    let mut parts = values(settings, engine, flags);
     parts.push(format!("gas{gas}"));
     file_safe(&parts.join("-"))
+}
+
+/// The parts of a name that say which values the knobs have.
+fn values<'a>(
+    settings: &Settings,
+    engine: &str,
+    flags: impl IntoIterator<Item = &'a (String, String)>,
+) -> Vec<String> {
+    let engine = (settings.engines.len() > 1).then(|| engine.to_owned());
+    let value = |(flag, value): &(String, String)| match flag.as_str() {
+        CHUNK_SIZE_FLAG => format!("chunk{value}"),
+        MIX_AXIS => value.clone(),
+        _ => format!("{}_{value}", flag.rsplit('.').next().unwrap_or(flag)),
+    };
+    engine
+        .into_iter()
+        .chain(flags.into_iter().map(value))
+        .collect()
+}
+
+/// Whether a cell is called by that name: its id, or what its id says of knobs, as in `chunk60`.
+pub(super) fn is_called(settings: &Settings, cell: &Cell, name: &str) -> bool {
+    let flags = cell.flags.iter().filter(|(flag, _)| flag != MIX_AXIS);
+    let of_knobs = file_safe(&values(settings, &cell.engine, flags).join("-"));
+    cell.id == name || (of_knobs == name && !name.is_empty())
 }
 
 /// The name, numbered when replacing unsafe characters made two alike.

@@ -63,6 +63,9 @@ const MOST_CELLS_UNASKED: u128 = 1_000;
 /// Cells that a sweep may have at all.
 const MOST_CELLS: u128 = 1_000_000;
 
+/// Cells that a message lists.
+const LISTED_CELLS: usize = 12;
+
 /// A sweep, planned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
@@ -113,8 +116,22 @@ impl Cell {
 
     /// The mix of transactions, where mixes are an axis.
     pub fn mix(&self) -> Option<&str> {
-        let mix = self.flags.iter().find(|(axis, _)| axis == MIX_AXIS);
-        mix.map(|(_, mix)| mix.as_str())
+        self.flag(MIX_AXIS)
+    }
+
+    /// The value of a flag.
+    pub fn flag(&self, name: &str) -> Option<&str> {
+        let found = self.flags.iter().find(|(flag, _)| flag == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// Whether the other cell is the same but for the value of a flag at most.
+    pub fn differs_only_in(&self, flag: &str, other: &Self) -> bool {
+        let rest = |cell: &Self| -> Vec<(String, String)> {
+            let rest = cell.flags.iter().filter(|(name, _)| name != flag);
+            rest.cloned().collect()
+        };
+        self.engine == other.engine && self.gas == other.gas && rest(self) == rest(other)
     }
 
     /// Whether both replay the same payloads: only then are their throughputs compared.
@@ -224,6 +241,11 @@ pub enum PlanError {
     /// Everything is excluded.
     #[error("every cell is left out by --exclude; leave one of them away")]
     NoCells,
+    /// A baseline that is no cell.
+    #[error(
+        "--baseline {0} names no cell of the sweep; give an id, or its part without gas and mix, of {1}"
+    )]
+    UnknownBaseline(String, String),
     /// The file failed.
     #[error("failed to {action} {path}: {reason}")]
     Io {
@@ -298,7 +320,7 @@ impl Plan {
             let duration_s = plan.estimate.duration_s;
             return Err(PlanError::Unasked { cells, duration_s });
         }
-        Ok(plan)
+        plan.with_baseline(None)
     }
 
     /// Plans a sweep.
@@ -326,6 +348,40 @@ impl Plan {
             .into_iter()
             .map(Cell::load)
             .collect()
+    }
+
+    /// The cell of a load that `--baseline` names.
+    pub fn baseline(&self, load: &Load) -> Option<&Cell> {
+        let name = self.settings.baseline.as_deref()?;
+        let mut cells = self.cells.iter().filter(|cell| load.is_of(cell));
+        cells.find(|cell| cells::is_called(&self.settings, cell, name))
+    }
+
+    /// The plan with another baseline than the one it was made with, if any.
+    ///
+    /// # Errors
+    /// When it names no cell.
+    pub fn with_baseline(mut self, name: Option<String>) -> Result<Self, PlanError> {
+        self.settings.baseline = name.or(self.settings.baseline);
+        let unknown = self
+            .loads()
+            .iter()
+            .all(|load| self.baseline(load).is_none());
+        match self.settings.baseline.clone().filter(|_| unknown) {
+            Some(name) => Err(PlanError::UnknownBaseline(name, self.some_ids())),
+            None => Ok(self),
+        }
+    }
+
+    /// Ids of cells, for a message.
+    fn some_ids(&self) -> String {
+        let ids = self.cells.iter().map(|cell| cell.id.as_str());
+        let listed: Vec<&str> = ids.take(LISTED_CELLS).collect();
+        let more = match self.cells.len() - listed.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        listed.join(", ") + &more
     }
 
     /// The cell or A/A control of that id.
@@ -535,6 +591,36 @@ mod tests {
         assert!(refused(&huge, true).contains("10000000 cells"));
         let none = ["--chunks", "5", "--exclude", "gas=10M"];
         assert!(refused(&none, true).contains("every cell"));
+    }
+
+    #[test]
+    fn a_baseline_is_an_id_or_the_values_of_knobs() {
+        let chunks = ["--chunks", "15,60", "--gas", "10M,40M"];
+        let mixes = [&chunks[..], &["--mix", "mainnet,whale"]].concat();
+        for (flags, name, levels) in [
+            (&chunks[..], "chunk60", 2),
+            (&chunks[..], "chunk60-gas10M", 1),
+            (&mixes[..], "chunk60", 4),
+            (&mixes[..], "whale-chunk60-gas10M", 1),
+            (&chunks[..], "chunk6", 0),
+            (&["--gas", "10M"][..], "", 0),
+        ] {
+            let flags = [flags, &["--baseline", name]].concat();
+            match Plan::asked(settings(&flags), false) {
+                Ok(plan) => {
+                    let loads = plan.loads().into_iter();
+                    let found = loads.filter_map(|load| plan.baseline(&load).cloned());
+                    assert_eq!(found.count(), levels, "{flags:?}");
+                }
+                Err(error) => {
+                    let told = error.to_string();
+                    assert!(
+                        levels == 0 && told.contains(&format!("--baseline {name} ")),
+                        "{told}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

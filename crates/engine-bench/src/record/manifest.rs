@@ -4,6 +4,7 @@
 
 use super::{Environment, sum};
 use crate::{
+    engine::Variables,
     plan::{PLAN_FILE, Plan},
     sweep::{EngineSpec, Gas},
 };
@@ -32,6 +33,9 @@ pub struct Manifest {
     pub kernel: String,
     /// Model of the processor, and how many of it.
     pub processor: String,
+    /// The environment of the engines; no part of what has to stay the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variables: Option<Variables>,
 }
 
 /// The program of an engine.
@@ -84,6 +88,7 @@ impl Manifest {
             harness_version: machine.harness_version,
             kernel: machine.kernel,
             processor: format!("{} × {}", machine.cpus, machine.cpu_model),
+            variables: Some(variables(plan)),
         })
     }
 
@@ -164,6 +169,16 @@ impl PayloadSum {
     }
 }
 
+fn variables(plan: &Plan) -> Variables {
+    let started = plan.cells.iter().filter_map(|cell| {
+        let mut engines = plan.settings.engines.iter();
+        let engine = engines.find(|engine| engine.name == cell.engine)?;
+        let knobs = plan.settings.knobs_of(engine, &cell.flags);
+        Some((cell.id.as_str(), engine, knobs))
+    });
+    Variables::of(started)
+}
+
 /// As much of a sum as a person compares.
 fn short(sum: &str) -> &str {
     sum.get(..12).unwrap_or(sum)
@@ -189,6 +204,7 @@ mod tests {
             harness_version: "1".into(),
             kernel: "Linux 1".into(),
             processor: "2 × X".into(),
+            variables: None,
         }
     }
 

@@ -46,19 +46,17 @@ pub struct MovedReport {
     pub ms: f64,
 }
 
-/// Every cell of a level against the first of its best.
+/// Every cell of a level against its reference.
 pub(super) fn changes(report: &Report) -> Vec<ChangeReport> {
     let attributed = |id: &str| {
         let cell = report.cells.iter().find(|cell| cell.id == id)?;
         cell.attribution.as_ref()
     };
     let pairs = report.levels.iter().flat_map(|level| {
-        let others = level.versus_best.iter().map(|versus| versus.cell.as_str());
-        let best = level.best.first().map(String::as_str);
-        others.filter_map(move |other| Some((other, best?)))
+        let versus = level.versus.iter();
+        versus.map(|versus| (versus.a.as_str(), versus.b.as_str()))
     });
     pairs
-        .filter(|(a, b)| a != b)
         .filter_map(|(a, b)| Some(change((a, attributed(a)?), (b, attributed(b)?))))
         .collect()
 }

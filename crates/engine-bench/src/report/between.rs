@@ -1,6 +1,9 @@
 //! Two sweeps or cells as tables: settings that differ, then results.
 
-use super::{grid::Grid, table::render};
+use super::{
+    grid::{Grid, NOTHING},
+    table::render,
+};
 use crate::analyze::{Between, CellDifference};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -20,15 +23,24 @@ pub fn between(between: &Between) -> String {
     let rows = between.cells.iter().map(|cell| row(cell, between));
     let grid = grid(["cell", "b against a", "interval", "b is"], rows);
     let _ = writeln!(text, "{}", render(&grid, false));
-    let rounds = match between.cells.first() {
-        Some(cell) if cell.paired => "rounds were measured side by side and are paired",
-        _ => {
+    let rounds = match between.same_sweep {
+        true => "both are of one sweep, whose report says the same",
+        false => {
             "rounds of two sweeps are not paired: the machine's state of each is in the difference"
         }
     };
+    let floor = between.noise_floor.map_or_else(
+        || "without a noise floor on both sides there is no verdict".to_owned(),
+        |floor| {
+            format!(
+                "a verdict needs all of it beyond the noise floor, {:.2} %",
+                100.0 * floor
+            )
+        },
+    );
     let _ = writeln!(
         text,
-        "{rounds}; intervals are at 95 % each, verdicts allow for the number of cells and for the noise floor"
+        "{rounds}; the intervals hold together at 95 %; {floor}"
     );
     if !between.unmatched.is_empty() {
         let _ = writeln!(text, "only on one side: {}", between.unmatched.join(", "));
@@ -47,15 +59,16 @@ fn row(cell: &CellDifference, between: &Between) -> Vec<String> {
     } else {
         format!("{} → {}", cell.a, cell.b)
     };
-    let interval = match (cell.low, cell.high) {
-        (Some(low), Some(high)) => format!("{} to {}", percent(low), percent(high)),
-        _ => "too few rounds: none".to_owned(),
-    };
-    let verdict = cell
-        .verdict
-        .clone()
-        .unwrap_or_else(|| "undecided".to_owned());
-    vec![name, percent(cell.ratio), interval, verdict]
+    let ends = cell.ratio.ends();
+    let interval = ends.map_or(NOTHING.to_owned(), |(low, high)| {
+        format!("{} to {}", percent(low), percent(high))
+    });
+    vec![
+        name,
+        percent(cell.ratio.value),
+        interval,
+        cell.verdict.to_string(),
+    ]
 }
 
 fn grid<const N: usize>(header: [&str; N], rows: impl Iterator<Item = Vec<String>>) -> Grid {

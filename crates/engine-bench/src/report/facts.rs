@@ -25,8 +25,9 @@ pub(super) fn comparisons(report: &Report) -> Grid {
             pair.a.clone(),
             pair.b.clone(),
             ratio_text(&pair.ratio),
-            pair.verdict.clone(),
-            pair.relevance.clone().unwrap_or_default(),
+            pair.verdict.to_string(),
+            pair.relevance
+                .map_or_else(String::new, |found| found.to_string()),
             pair.bootstrap
                 .map(|found| format!("{:.3} to {:.3}", found.low, found.high))
                 .unwrap_or_default(),

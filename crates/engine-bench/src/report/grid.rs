@@ -2,13 +2,9 @@
 //!
 //! Invariant: the same rows feed the terminal and the Markdown report, so they cannot disagree.
 
-use super::{
-    judged::{
-        LevelNoiseReport, LevelReport, RankReport, RatioReport, UndecidedReport, VersusReport,
-    },
-    model::{CellReport, Report},
-};
+use super::model::{CellReport, Report};
 use crate::{
+    analyze::{Level, LevelNoise, Ratio, Verdict},
     record::Failure,
     sweep::{CHUNK_SIZE_FLAG, Gas},
 };
@@ -39,8 +35,7 @@ pub(super) struct Grid {
     pub(super) rows: Vec<Vec<String>>,
 }
 
-/// Execution throughput: a row per setting of the knobs, a column per gas level, then the average
-/// over levels and its rank.
+/// Execution throughput: a row per setting of the knobs, a column per gas level.
 pub(super) fn throughput(report: &Report) -> Grid {
     let several_engines = report.configuration.engines.len() > 1;
     let mut header: Vec<String> = Vec::new();
@@ -59,33 +54,42 @@ pub(super) fn throughput(report: &Report) -> Grid {
     }
     let knobs = header.len();
     header.extend(gas_levels(report).iter().map(Gas::to_string));
-    header.extend(["average".to_owned(), "rank".to_owned()]);
-    let rows = report
-        .ranking
-        .iter()
-        .map(|ranked| row(report, ranked, several_engines, knobs));
+    let rows = settings(report).into_iter();
+    let rows = rows.map(|setting| row(report, &setting, several_engines, knobs));
     let rows = rows.chain([payloads_row(report, knobs)]).collect();
     Grid { header, rows }
 }
 
-fn row(report: &Report, ranked: &RankReport, several_engines: bool, knobs: usize) -> Vec<String> {
-    let engine = ranked.axes.get("engine").map(text);
+/// The settings of the knobs, engine included, each once.
+pub(super) fn settings(report: &Report) -> Vec<Map<String, Value>> {
+    let mut settings: Vec<Map<String, Value>> = Vec::new();
+    for cell in &report.cells {
+        let mut setting = cell.axes.clone();
+        setting.remove("gas");
+        if !settings.contains(&setting) {
+            settings.push(setting);
+        }
+    }
+    settings
+}
+
+fn row(
+    report: &Report,
+    setting: &Map<String, Value>,
+    several_engines: bool,
+    knobs: usize,
+) -> Vec<String> {
+    let engine = setting.get("engine").map(text);
     let flags = report.configuration.axes.iter();
     let mut row: Vec<String> = flags
-        .map(|axis| ranked.axes.get(&axis.flag).map_or(NOTHING.into(), text))
+        .map(|axis| setting.get(&axis.flag).map_or(NOTHING.into(), text))
         .collect();
     if several_engines || knobs > row.len() {
         row.insert(0, engine.unwrap_or_default());
     }
     row.extend(gas_levels(report).into_iter().map(|gas| {
-        cell_at(report, &ranked.axes, gas).map_or(NOTHING.into(), |cell| value(report, cell))
+        cell_at(report, setting, gas).map_or(NOTHING.into(), |cell| value(report, cell))
     }));
-    row.push(
-        ranked
-            .average_ggas_per_second
-            .map_or(NOTHING.into(), |value| format!("{value:.3}")),
-    );
-    row.push(ranked.rank.map_or(NOTHING.into(), |rank| rank.to_string()));
     row
 }
 
@@ -103,7 +107,6 @@ fn payloads_row(report: &Report, knobs: usize) -> Vec<String> {
             .max();
         row.push(payloads.unwrap_or(0).to_string());
     }
-    row.extend([String::new(), String::new()]);
     row
 }
 
@@ -142,7 +145,7 @@ fn value(report: &Report, cell: &CellReport) -> String {
     };
     let mut levels = report.levels.iter();
     let mut mark = String::new();
-    if levels.any(|level| level.best.contains(&cell.id)) {
+    if levels.any(|level| level.separates() && level.best.contains(&cell.id)) {
         mark += BEST_MARK;
     }
     if !cell.root_checked {
@@ -215,32 +218,22 @@ fn knob(cell: &CellReport, evidence: Evidence) -> String {
 /// How engines compare: a row per gas level and pair of cells of two engines. Empty when there is one
 /// engine.
 pub(super) fn engines(report: &Report) -> Grid {
-    let decided = report
-        .comparisons
-        .iter()
-        .map(|pair| (&pair.a, &pair.b, &pair.ratio, pair.verdict.as_str()));
-    let undecided = report
-        .undecided
-        .iter()
-        .map(|pair| (&pair.a, &pair.b, &pair.ratio, "not enough rounds"));
     let cell = |id: &str| report.cells.iter().find(|cell| cell.id == id);
-    let rows = decided
-        .chain(undecided)
-        .filter_map(|(a, b, ratio, verdict)| {
-            let (first, second) = (cell(a)?, cell(b)?);
-            let engine = |cell: &CellReport| cell.axes.get("engine").map(text).unwrap_or_default();
-            let differ = engine(first) != engine(second);
-            differ.then(|| {
-                let words = format!("{} / {}", engine(first), engine(second));
-                vec![
-                    words,
-                    a.clone(),
-                    b.clone(),
-                    ratio_text(ratio),
-                    verdict.to_owned(),
-                ]
-            })
-        });
+    let rows = report.comparisons.iter().filter_map(|pair| {
+        let (first, second) = (cell(&pair.a)?, cell(&pair.b)?);
+        let engine = |cell: &CellReport| cell.axes.get("engine").map(text).unwrap_or_default();
+        let differ = engine(first) != engine(second);
+        differ.then(|| {
+            let words = format!("{} / {}", engine(first), engine(second));
+            vec![
+                words,
+                pair.a.clone(),
+                pair.b.clone(),
+                ratio_text(&pair.ratio),
+                pair.verdict.to_string(),
+            ]
+        })
+    });
     Grid {
         header: ["engines", "a", "b", "a / b", "a is"]
             .map(str::to_owned)
@@ -250,8 +243,8 @@ pub(super) fn engines(report: &Report) -> Grid {
 }
 
 /// A ratio with its interval, where one is known.
-pub(super) fn ratio_text(ratio: &RatioReport) -> String {
-    value_text(ratio.value, ratio.low.zip(ratio.high))
+pub(super) fn ratio_text(ratio: &Ratio) -> String {
+    value_text(ratio.value, ratio.ends())
 }
 
 fn value_text(value: f64, ends: Option<(f64, f64)>) -> String {
@@ -333,8 +326,7 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
             report.noise_floor.source
         )),
         None => notes.push(
-            "one round: the noise is unknown, so * marks the highest value, not a proven best; \
-             repeat with --rounds 3 or more"
+            "the noise floor is unknown, so nothing is called best; repeat with --rounds 3 or more"
                 .to_owned(),
         ),
     }
@@ -342,7 +334,7 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
         notes.push(INTERLEAVED.to_owned());
     }
     for level in &report.levels {
-        notes.extend(best_line(report, level));
+        notes.extend(best_line(level));
         notes.extend(finer_line(report, level));
     }
     notes.extend(
@@ -354,35 +346,23 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
     notes
 }
 
-/// Whether two cells have too few rounds in common for a verdict.
-pub(super) fn is_undecided(report: &Report, one: &str, other: &str) -> bool {
-    let mut pairs = report.undecided.iter();
-    pairs.any(|pair| (pair.a == one && pair.b == other) || (pair.a == other && pair.b == one))
-}
-
 /// The best set of a level as a line; nothing with one round.
-fn best_line(report: &Report, level: &LevelReport) -> Option<String> {
+fn best_line(level: &Level) -> Option<String> {
     level.visit_noise?;
-    let cells = level.versus_best.len() + 1;
+    let cells = level.best.len() + level.beaten.len();
     if cells < 2 {
         return None;
     }
-    let out = level.versus_best.iter();
-    let out = out.filter(|versus| !level.best.contains(&versus.cell));
-    let top = level.best.first()?;
-    let undecided = |versus: &VersusReport| is_undecided(report, top, &versus.cell);
-    let is_clear = !out.clone().any(undecided);
-    let nearest = out.filter_map(|versus| versus.ratio.high).reduce(f64::max);
-    let rest = match nearest {
-        Some(nearest) if nearest < 1.0 && is_clear => format!(
-            "; the others are slower by at least {:.1} %",
-            100.0 * (1.0 - nearest)
-        ),
-        Some(_) => "; the others are slower than one of them".to_owned(),
-        None if level.versus_best.iter().any(undecided) => {
-            "; not enough rounds to tell cells apart".to_owned()
-        }
-        None => "; no cells are separable".to_owned(),
+    let rest = match (
+        level.separates(),
+        level
+            .versus
+            .iter()
+            .all(|versus| versus.verdict.is_decided()),
+    ) {
+        (true, _) => "; each other is slower than one of them",
+        (false, true) => "; no cells are separable",
+        (false, false) => "; not enough rounds to separate cells",
     };
     let named = level.best.len().min(MOST_NAMED);
     let more = match level.best.len() - named {
@@ -397,10 +377,13 @@ fn best_line(report: &Report, level: &LevelReport) -> Option<String> {
     ))
 }
 
-/// What would tell apart more of the cells that share the best place of a level.
-fn finer_line(report: &Report, level: &LevelReport) -> Option<String> {
-    let undecided = |pair: &UndecidedReport| level.best.contains(&pair.a);
-    if level.best.len() < 2 || level.inert || report.undecided.iter().any(undecided) {
+/// What would separate more of the cells that share the best place of a level.
+fn finer_line(report: &Report, level: &Level) -> Option<String> {
+    let undecided = level
+        .versus
+        .iter()
+        .any(|versus| !versus.verdict.is_decided());
+    if level.best.len() < 2 || level.inert || undecided {
         return None;
     }
     let mut levels = report.noise_floor.levels.iter();
@@ -411,7 +394,7 @@ fn finer_line(report: &Report, level: &LevelReport) -> Option<String> {
 
 /// What would make visits, which vary by `now`, vary less: longer passes where that is the noise of payloads,
 /// else turns, where cells do not take them already.
-fn finer(noise: &LevelNoiseReport, now: f64, interleave: bool) -> Option<String> {
+fn finer(noise: &LevelNoise, now: f64, interleave: bool) -> Option<String> {
     let of_payloads = noise.payload.powi(2) / noise.payloads as f64;
     let part = of_payloads / (of_payloads + noise.visit.powi(2));
     let longer = now * (1.0 - part * (1.0 - 1.0 / LONGER as f64)).sqrt();
@@ -430,33 +413,23 @@ fn finer(noise: &LevelNoiseReport, now: f64, interleave: bool) -> Option<String>
         .then(|| format!("a visit varies by {}, {advice}", percent(now)))
 }
 
-/// Every cell of a level against the highest: a row per cell.
+/// Every cell of a level against the reference: a row per cell.
 pub(super) fn versus(report: &Report) -> Grid {
     let rows = report.levels.iter().flat_map(|level| {
-        level.versus_best.iter().map(|versus| {
-            let top = level.best.first().cloned().unwrap_or_default();
-            let among = level.best.contains(&versus.cell);
-            let word = match is_undecided(report, &top, &versus.cell) {
-                _ if level.visit_noise.is_none() => "undecided",
-                true if among => "not enough rounds",
-                true => "slower than another of the best",
-                false if among => "among the best",
-                false => "slower",
+        level.versus.iter().map(|versus| {
+            let word = match versus.verdict {
+                Verdict::NotSeparable if level.separates() && level.best.contains(&versus.a) => {
+                    "not separable, among the best".to_owned()
+                }
+                verdict => verdict.to_string(),
             };
             let percent = |ratio: f64| format!("{:+.2} %", 100.0 * (ratio - 1.0));
             let words = |low, high| format!("{} to {}", percent(low), percent(high));
-            let interval = match versus.ratio.low.zip(versus.ratio.high) {
-                Some(ends) => interval_text(ends, words),
-                None => NOTHING.to_owned(),
-            };
+            let ends = versus.ratio.ends();
+            let interval = ends.map_or(NOTHING.to_owned(), |ends| interval_text(ends, words));
             let difference = percent(versus.ratio.value);
-            vec![
-                versus.cell.clone(),
-                top,
-                difference,
-                interval,
-                word.to_owned(),
-            ]
+            let [cell, against] = [&versus.a, &versus.b].map(Clone::clone);
+            vec![cell, against, difference, interval, word]
         })
     });
     Grid {
@@ -489,7 +462,7 @@ mod tests {
     #[test]
     fn an_interval_that_spans_everything_is_not_told() {
         let told = |low, high| {
-            ratio_text(&RatioReport {
+            ratio_text(&Ratio {
                 value: 1.05,
                 low,
                 high,
@@ -508,7 +481,7 @@ mod tests {
                 gas: Gas(10_000_000),
                 mix: None,
             };
-            let noise = LevelNoiseReport {
+            let noise = LevelNoise {
                 load,
                 visit,
                 payload,

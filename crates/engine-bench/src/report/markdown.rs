@@ -91,7 +91,9 @@ fn push_attribution(text: &mut String, report: &Report) {
 fn push_versus(text: &mut String, report: &Report) {
     let grid = grid::versus(report);
     if !grid.rows.is_empty() {
-        text.push_str("## Against the best\n\nThe intervals of a gas level hold together.\n\n");
+        text.push_str(
+            "## Against the reference\n\nThe intervals of a gas level hold together.\n\n",
+        );
         push_grid(text, &grid);
     }
 }

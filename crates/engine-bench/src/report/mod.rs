@@ -23,19 +23,15 @@ mod warnings;
 pub use attribution::{ChangeReport, MovedReport};
 pub use between::between;
 pub use blocks::{BlocksReport, HistogramReport};
-pub use curve::{CurveCell, CurveReport};
 pub use guard::{GuardReport, StateDrift};
 pub use html::html;
-pub use judged::{
-    AdaptiveReport, ComparisonReport, ControlReport, IntervalReport, LevelNoiseReport, LevelReport,
-    NoiseReport, RankReport, RatioReport, UndecidedReport, VersusReport,
-};
+pub use judged::AdaptiveReport;
 pub use markdown::markdown;
 pub use model::{
     CellReport, EnvironmentReport, EstimateReport, LatencyReport, Report, RoundReport, SteadyReport,
 };
 pub use table::{failures, table};
-pub use verify::verify;
+pub use verify::{published_baseline, verify};
 pub use visits::VisitReport;
 
 use std::{

@@ -6,15 +6,12 @@ use super::{
     attribution::{self, ChangeReport},
     blocks::{BlocksReport, HistogramReport, Shapes},
     guard::GuardReport,
-    judged::{
-        AdaptiveReport, ComparisonReport, LevelReport, NoiseReport, RankReport, UndecidedReport,
-        decided, undecided,
-    },
+    judged::AdaptiveReport,
     visits::{VisitReport, visits},
     warnings,
 };
 use crate::{
-    analyze::{self, Attribution, Knob, Outcome, Summary, Work},
+    analyze::{self, Attribution, Comparison, Knob, Level, NoiseFloor, Outcome, Summary, Work},
     guard::Preflight,
     profile::CellProfile,
     record::{Environment, Failure, Manifest, TimeSplit, log::engine_time_source},
@@ -43,15 +40,11 @@ pub struct Report {
     /// One entry per cell, in the order of the plan.
     pub cells: Vec<CellReport>,
     /// One entry per gas level.
-    pub levels: Vec<LevelReport>,
-    /// Settings of the knobs averaged over gas levels.
-    pub ranking: Vec<RankReport>,
-    /// Pairs of cells of a level that there is a verdict about.
-    pub comparisons: Vec<ComparisonReport>,
-    /// Pairs that there is none about, because they were measured in fewer than two rounds.
-    pub undecided: Vec<UndecidedReport>,
+    pub levels: Vec<Level>,
+    /// Pairs of cells of a level that share a round.
+    pub comparisons: Vec<Comparison>,
     /// How much identical cells differ.
-    pub noise_floor: NoiseReport,
+    pub noise_floor: NoiseFloor,
     /// What moved between each cell and the best of its level.
     #[serde(default)]
     pub attribution: Vec<ChangeReport>,
@@ -214,18 +207,9 @@ impl Report {
                 .iter()
                 .map(|summary| CellReport::of(summary, &outcome.plan.settings, &shapes))
                 .collect(),
-            levels: comparisons
-                .levels
-                .iter()
-                .map(|level| LevelReport::of(outcome, level))
-                .collect(),
-            ranking: analyze::ranking(&summaries)
-                .into_iter()
-                .map(RankReport::of)
-                .collect(),
-            undecided: undecided(&comparisons),
-            noise_floor: NoiseReport::of(outcome, &comparisons.noise_floor),
-            comparisons: decided(&comparisons),
+            levels: comparisons.levels,
+            noise_floor: comparisons.noise_floor,
+            comparisons: comparisons.pairs,
             attribution: Vec::new(),
             traces: outcome.traces.clone(),
             profiles: outcome.profiles.clone(),
@@ -250,7 +234,7 @@ impl Report {
         report.attribution = attribution::changes(&report);
         report.warnings = outcome.edited.clone();
         report.warnings.extend(outcome.notes.iter().cloned());
-        let found = warnings::of(&report, &comparisons);
+        let found = warnings::of(&report);
         report.warnings.extend(found);
         report
     }

@@ -13,6 +13,19 @@ const SAME: f64 = 1e-12;
 /// Findings that are listed for one file.
 const LISTED: usize = 20;
 
+/// The baseline that the published report says it was made with.
+///
+/// # Errors
+/// When it exists and cannot be read.
+pub fn published_baseline(dir: &Path) -> io::Result<Option<String>> {
+    let published =
+        read(dir, JSON_FILE)?.and_then(|text| serde_json::from_str::<Value>(&text).ok());
+    let named = published
+        .as_ref()
+        .and_then(|found| found["configuration"]["baseline"].as_str());
+    Ok(named.map(str::to_owned))
+}
+
 /// Compares the files of a results folder with a report that was just computed.
 ///
 /// # Errors

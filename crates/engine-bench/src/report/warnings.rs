@@ -5,14 +5,14 @@
 use super::{
     attribution,
     grid::UNCHECKED_MARK,
-    judged::{AdaptiveReport, ControlReport, LevelReport},
+    judged::AdaptiveReport,
     model::{CellReport, Report},
 };
-use crate::analyze::Comparisons;
+use crate::analyze::{Comparison, Control, End, Level};
 use bench_stats::rounds::PILOT_ROUNDS;
 
 /// Every warning of a report, a sentence each.
-pub(super) fn of(report: &Report, comparisons: &Comparisons) -> Vec<String> {
+pub(super) fn of(report: &Report) -> Vec<String> {
     let mut warnings = Vec::new();
     if !report.complete {
         warnings.push(
@@ -27,7 +27,8 @@ pub(super) fn of(report: &Report, comparisons: &Comparisons) -> Vec<String> {
     warnings.extend(unchecked(report));
     warnings.extend(report.cells.iter().filter_map(unsteady));
     warnings.extend(report.noise_floor.controls.iter().filter_map(differing));
-    for pair in comparisons.pairs.iter().filter(|pair| pair.is_doubted()) {
+    warnings.extend(report.comparisons.iter().filter_map(unexplained));
+    for pair in report.comparisons.iter().filter(|pair| pair.is_doubted()) {
         warnings.push(format!(
             "{} and {}: resampling rounds and blocks does not confirm the difference; repeat with \
              more rounds",
@@ -39,14 +40,27 @@ pub(super) fn of(report: &Report, comparisons: &Comparisons) -> Vec<String> {
     warnings
 }
 
-fn of_level(level: &LevelReport, warnings: &mut Vec<String>) {
+fn of_level(level: &Level, warnings: &mut Vec<String>) {
     let gas = &level.load;
     if level.inert {
-        warnings.push(format!("{gas}: the knob was inert, differences are noise"));
-    }
-    if level.grid_edge {
         warnings.push(format!(
-            "{gas}: the best is at the edge of the values tried; extend the list"
+            "{gas}: the chunk size changed nothing that the engine counts, so cells that differ in it alone \
+             did the same work"
+        ));
+    }
+    if let Some(lost) = &level.lost_baseline {
+        warnings.push(format!(
+            "{gas}: the baseline {lost} gave no number, so the highest stands in for it"
+        ));
+    }
+    for edge in &level.edges {
+        let end = match edge.end {
+            End::Smallest => "smallest",
+            End::Largest => "largest",
+        };
+        warnings.push(format!(
+            "{gas}: {} is the {end} value of {} tried, and among the best: extend the list",
+            edge.value, edge.axis
         ));
     }
     if !level.unsteady.is_empty() {
@@ -55,6 +69,17 @@ fn of_level(level: &LevelReport, warnings: &mut Vec<String>) {
             level.unsteady.join(", ")
         ));
     }
+}
+
+/// A difference where none was to be expected.
+fn unexplained(pair: &Comparison) -> Option<String> {
+    pair.is_unexplained().then(|| {
+        format!(
+            "{} is {} than {}, although they differ in the chunk size alone and the engine did the same work in \
+             both: something else moves the numbers",
+            pair.a, pair.verdict, pair.b
+        )
+    })
 }
 
 /// Cells whose engine was told not to check state roots.
@@ -83,7 +108,7 @@ fn unsteady(cell: &CellReport) -> Option<String> {
 }
 
 /// An A/A control that differs from its original although nothing differs.
-fn differing(control: &ControlReport) -> Option<String> {
+fn differing(control: &Control) -> Option<String> {
     let (low, high) = (control.ratio.low?, control.ratio.high?);
     (low > 1.0 || high < 1.0).then(|| {
         format!(
@@ -97,7 +122,7 @@ fn differing(control: &ControlReport) -> Option<String> {
 }
 
 /// What a sweep that ended before its pilot did has left out.
-fn ended_in_pilot(report: &Report, adaptive: &AdaptiveReport, level: &LevelReport) -> String {
+fn ended_in_pilot(report: &Report, adaptive: &AdaptiveReport, level: &Level) -> String {
     let cells = report.cells.iter().filter(|cell| level.is_of(cell));
     let never: Vec<&str> = cells
         .filter(|cell| cell.visits + cell.failed_visits == 0)
@@ -123,7 +148,7 @@ fn unresolved(report: &Report) -> Vec<String> {
     let Some(adaptive) = &report.adaptive else {
         return Vec::new();
     };
-    let reached = |level: &LevelReport| {
+    let reached = |level: &Level| {
         adaptive.decisions.iter().rev().find_map(|decision| {
             let mut levels = decision.levels.iter();
             let found = levels.find(|found| found.load == level.load)?;

@@ -3,6 +3,7 @@
 //! Invariant: a datadir in use is not copied, because the copy would be torn. Whatever happens in a
 //! copy, the content of the original stays.
 
+use crate::owner::Owner;
 use nix::unistd::{Whence, lseek};
 use std::{
     fs::{self, File, TryLockError},
@@ -16,6 +17,10 @@ const NOT_COPIED: [&str; 2] = ["lock", "mdbx.lck"];
 
 /// Where engines keep the lock that names its owner, relative to the datadir.
 const LOCK_FILES: [&str; 3] = ["db/lock", "static_files/lock", "lock"];
+
+/// How far two computations of the second in which a process started may differ: the kernel's clock is
+/// adjusted now and then.
+const START_TOLERANCE_S: u64 = 2;
 
 /// What geth locks while it runs, without writing down who it is.
 const HELD_FILE: &str = "geth/LOCK";
@@ -71,18 +76,18 @@ pub enum CopyError {
     },
 }
 
-/// The living process that a lock in the datadir names.
+/// The running process that a lock in the datadir names, by its pid and the second in which it started.
 pub fn lock_owner(datadir: &Path) -> Option<u32> {
     LOCK_FILES.iter().find_map(|file| {
         let text = fs::read_to_string(datadir.join(file)).ok()?;
-        let digits = text
-            .split(|c: char| !c.is_ascii_digit())
-            .find(|word| !word.is_empty())?;
-        let pid: u32 = digits.parse().ok()?;
-        Path::new("/proc")
-            .join(pid.to_string())
-            .exists()
-            .then_some(pid)
+        let words = text.split(|c: char| !c.is_ascii_digit());
+        let mut numbers = words.filter(|word| !word.is_empty());
+        let owner = Owner::running(numbers.next()?.parse().ok()?)?;
+        // A lock that tells no time has to be believed.
+        let named_s: Option<u64> = numbers.next().and_then(|number| number.parse().ok());
+        let same = named_s.zip(owner.started_s());
+        same.is_none_or(|(named, found)| named.abs_diff(found) <= START_TOLERANCE_S)
+            .then_some(owner.pid)
     })
 }
 
@@ -271,16 +276,24 @@ mod tests {
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         fs::create_dir_all(from.join("db")).unwrap();
         let me = std::process::id();
-        fs::write(from.join("db/lock"), format!("{me}\n123")).unwrap();
-        let refused = copy_datadir(&from, &to, Tables::Copied)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            refused.contains(&format!("in use by process {me};")),
-            "{refused}"
-        );
-        fs::write(from.join("db/lock"), "4294967294\n123").unwrap();
-        copy_datadir(&from, &to, Tables::Copied).unwrap();
+        let now_s = Owner::this().started_s().unwrap();
+        let named = format!("in use by process {me};");
+        for (lock, refused) in [
+            (format!("{me}\n{now_s}"), true),
+            (format!("{me}"), true),
+            // The pid of one that is gone, which another process has now.
+            (format!("{me}\n{}", now_s - 60), false),
+            (format!("4294967294\n{now_s}"), false),
+        ] {
+            fs::write(from.join("db/lock"), &lock).unwrap();
+            let copied = copy_datadir(&from, &to, Tables::Copied);
+            let error = copied.err().map(|error| error.to_string());
+            assert_eq!(
+                error.is_some_and(|error| error.contains(&named)),
+                refused,
+                "{lock}"
+            );
+        }
     }
 
     #[test]

@@ -187,6 +187,7 @@ pub fn resolve(args: &SweepArgs) -> Result<Settings, ResolveError> {
         adaptive: adaptive(args)?,
         // One round gives no verdict that an A/A control could call into question.
         controls: !args.no_aa && args.rounds != Some(1),
+        baseline: args.baseline.clone(),
         min_effect: args
             .min_effect
             .map_or(DEFAULT_MIN_EFFECT, |percent| percent.0),

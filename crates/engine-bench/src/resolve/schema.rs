@@ -35,7 +35,7 @@ pub(super) enum Shape {
 }
 
 /// Every key. What says where to write or how to print is not the sweep's own and has none.
-pub(super) const KEYS: [Key; 32] = [
+pub(super) const KEYS: [Key; 33] = [
     key("question", Shape::Question),
     key("chunks", Shape::List),
     key("gas", Shape::List),
@@ -57,6 +57,7 @@ pub(super) const KEYS: [Key; 32] = [
     key("precision", Shape::Text),
     key("budget", Shape::Text),
     key("min-effect", Shape::Text),
+    key("baseline", Shape::Text),
     key("no-aa", Shape::Switch),
     key("order", Shape::Text),
     key("interleave", Shape::Switch),

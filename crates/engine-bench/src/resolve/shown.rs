@@ -110,6 +110,13 @@ fn measuring(settings: &Settings) -> Vec<(&'static str, String)> {
     let mut rows = rounds(settings);
     rows.extend([
         ("min-effect", percent(settings.min_effect)),
+        (
+            "baseline",
+            settings
+                .baseline
+                .clone()
+                .unwrap_or_else(|| "the highest".to_owned()),
+        ),
         ("no-aa", (!settings.controls).to_string()),
         ("order", word(&settings.order)),
         ("interleave", settings.interleave.to_string()),

@@ -215,7 +215,7 @@ impl<'a> Driver<'a> {
             prepared,
             options,
             calibrator: (mode != GuardMode::Off).then(Calibrator::new),
-            repeats: Repeats::new(mode, done, voided),
+            repeats: Repeats::new(&plan.settings, done, voided),
             patience: Patience::new(Duration::from_millis(plan.settings.ready_timeout_ms)),
         }
     }
@@ -311,12 +311,10 @@ impl<'a> Driver<'a> {
             }
             made
         };
-        let disturbed = made.iter().flat_map(|made| &made.facts);
-        let mut found = disturbed.flat_map(|facts| &facts.contaminations);
-        let disturbed = found.any(|found| !(self.plan.settings.interleave && found.is_shared()));
-        // What cannot be made again is worth more than nothing.
-        let affordable = left.is_none_or(|left| 2 * began.elapsed() <= left);
-        let again = disturbed && affordable && self.repeats.allows_after(attempt);
+        let facts = made.iter().flat_map(|made| &made.facts);
+        let found = facts.flat_map(|facts| &facts.contaminations);
+        let again =
+            self.repeats.wanted(found, began.elapsed(), left) && self.repeats.allows_after(attempt);
         let mut ended = Vec::new();
         for (visit, made) in group.iter().zip(made) {
             ended.push(self.note(visit, made, again.then_some(attempt), journal)?);

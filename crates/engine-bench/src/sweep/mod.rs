@@ -60,6 +60,10 @@ pub struct Settings {
     pub controls: bool,
     /// Smallest relative difference that matters: 0.01 is 1 %.
     pub min_effect: f64,
+    /// The cell that the others of its level are compared with, by its id or its values; the highest when
+    /// none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
     /// In which order the cells of a round are visited.
     pub order: Order,
     /// Whether the cells of a load are replayed side by side, payload by payload in turn.

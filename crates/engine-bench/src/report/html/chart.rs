@@ -373,6 +373,8 @@ fn titled(svg: &str, shapes: &[&Shape]) -> Option<String> {
 }
 
 #[cfg(test)]
+mod coordinates;
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -1,17 +1,18 @@
 //! The drawing of a response curve.
 
 use super::{
-    super::{curve::CurveReport, grid, model::Report},
+    super::{grid, model::Report},
     chart::{Axis, COLOURS, GOOD, GREY, Shape, draw, span},
     level::Figure,
 };
+use crate::analyze::Response;
 
 const HEIGHT: u32 = 180;
 /// Points that a curve is drawn through.
 const POINTS: u32 = 60;
 
 /// Cells, the curve through them, and where it may be highest.
-pub(super) fn curve(report: &Report, found: &CurveReport) -> Option<Figure> {
+pub(super) fn curve(report: &Report, found: &Response) -> Option<Figure> {
     let (first, last) = found.ends();
     let x_ends = span([first.log10(), last.log10()])?;
     let line: Vec<(f64, f64)> = (0..=POINTS)

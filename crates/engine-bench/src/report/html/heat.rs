@@ -6,11 +6,12 @@
 use super::{
     super::{
         grid,
-        judged::RankReport,
         model::{CellReport, Report},
     },
     escape,
 };
+use crate::analyze::Level;
+use serde_json::{Map, Value};
 use std::fmt::Write as _;
 
 /// Below the highest of its level by this much, a field is as pale as it gets.
@@ -29,10 +30,10 @@ pub(super) fn heatmap(report: &Report) -> String {
         let _ = write!(text, "<th>{gas}</th>");
     }
     text.push_str("</tr></thead><tbody>\n");
-    for ranked in &report.ranking {
-        let _ = write!(text, "<tr><th>{}</th>", escape(&setting(report, ranked)));
+    for setting in &grid::settings(report) {
+        let _ = write!(text, "<tr><th>{}</th>", escape(&name(report, setting)));
         for gas in &levels {
-            let cell = grid::cell_at(report, &ranked.axes, *gas);
+            let cell = grid::cell_at(report, setting, *gas);
             text += &cell.map_or("<td></td>".to_owned(), |cell| field(report, cell));
         }
         text.push_str("</tr>\n");
@@ -42,12 +43,11 @@ pub(super) fn heatmap(report: &Report) -> String {
 }
 
 /// The values of the knobs of a row; the engine where there are several.
-fn setting(report: &Report, ranked: &RankReport) -> String {
+fn name(report: &Report, setting: &Map<String, Value>) -> String {
     let several = report.configuration.engines.len() > 1;
-    let named = ranked
-        .axes
+    let named = setting
         .iter()
-        .filter(|(name, _)| name.as_str() != "engine" || ranked.axes.len() == 1 || several);
+        .filter(|(name, _)| name.as_str() != "engine" || setting.len() == 1 || several);
     let parts: Vec<String> = named
         .map(|(name, value)| format!("{} {}", grid::short(name), grid::text(value)))
         .collect();
@@ -67,16 +67,12 @@ fn field(report: &Report, cell: &CellReport) -> String {
         );
     };
     let level = report.levels.iter().find(|level| level.is_of(cell));
-    let best = level.map_or(&[][..], |level| &level.best);
-    let highest = |id: &String| {
-        let best = report.cells.iter().find(|cell| cell.id == *id)?;
-        best.execution_ggas_per_second
-            .as_ref()
-            .map(|found| found.value)
-    };
-    let top = best.first().and_then(highest).unwrap_or(found.value);
-    let shade = (1.0 - (1.0 - found.value / top) / PALE).clamp(0.0, 1.0);
-    let class = if best.contains(&cell.id) {
+    let is_best = |level: &Level| level.separates() && level.best.contains(&cell.id);
+    let shade = level.map_or(1.0, |level| {
+        1.0 - (1.0 - of_highest(level, &cell.id)) / PALE
+    });
+    let shade = shade.clamp(0.0, 1.0);
+    let class = if level.is_some_and(is_best) {
         " class=\"best\""
     } else {
         ""
@@ -101,6 +97,20 @@ fn field(report: &Report, cell: &CellReport) -> String {
         found.value,
         marks(cell),
     )
+}
+
+/// Throughput of a cell over that of the highest of its level, as ratios to the reference say.
+fn of_highest(level: &Level, id: &str) -> f64 {
+    let ratio = |id: &str| {
+        let mut versus = level.versus.iter();
+        versus
+            .find(|versus| versus.a == id)
+            .map_or(1.0, |versus| versus.ratio.value)
+    };
+    level
+        .best
+        .first()
+        .map_or(1.0, |highest| ratio(id) / ratio(highest))
 }
 
 /// What a reader must not overlook.

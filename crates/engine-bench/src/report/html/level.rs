@@ -3,11 +3,11 @@
 use super::{
     super::{
         grid::{interval_text, says_something},
-        judged::{LevelReport, VersusReport},
         model::{CellReport, LatencyReport, Report},
     },
     chart::{Axis, COLOURS, GOOD, GREY, Shape, draw, row, span},
 };
+use crate::analyze::{Comparison, Level};
 
 /// Height of a row, in pixels.
 const ROW: u32 = 26;
@@ -22,7 +22,7 @@ pub(super) struct Figure {
 }
 
 /// Every drawing of a level that there are numbers for.
-pub(super) fn figures(report: &Report, level: &LevelReport) -> Vec<Figure> {
+pub(super) fn figures(report: &Report, level: &Level) -> Vec<Figure> {
     let figures = [
         intervals(report, level),
         visits(report, level),
@@ -33,7 +33,7 @@ pub(super) fn figures(report: &Report, level: &LevelReport) -> Vec<Figure> {
 }
 
 /// The name of a cell within its level.
-pub(super) fn short(id: &str, level: &LevelReport) -> String {
+pub(super) fn short(id: &str, level: &Level) -> String {
     let short = id.replace(&format!("-gas{}", level.load.gas), "");
     if short.is_empty() {
         id.to_owned()
@@ -42,7 +42,7 @@ pub(super) fn short(id: &str, level: &LevelReport) -> String {
     }
 }
 
-fn names(cells: &[&CellReport], level: &LevelReport) -> Vec<String> {
+fn names(cells: &[&CellReport], level: &Level) -> Vec<String> {
     cells.iter().map(|cell| short(&cell.id, level)).collect()
 }
 
@@ -51,16 +51,16 @@ fn height(rows: usize) -> u32 {
 }
 
 /// Cells of the level that have a number.
-fn cells<'a>(report: &'a Report, level: &LevelReport) -> Vec<&'a CellReport> {
+fn cells<'a>(report: &'a Report, level: &Level) -> Vec<&'a CellReport> {
     let measured = |cell: &&CellReport| cell.execution_ggas_per_second.is_some();
     let cells = report.cells.iter().filter(|cell| level.is_of(cell));
     cells.filter(measured).collect()
 }
 
-/// Every cell against the highest; nothing with one round.
-fn intervals(report: &Report, level: &LevelReport) -> Option<Figure> {
+/// Every cell against the reference; nothing with one round.
+fn intervals(report: &Report, level: &Level) -> Option<Figure> {
     level.visit_noise?;
-    let top = level.best.first()?;
+    let top = level.reference.as_ref()?;
     let measured = cells(report, level);
     let (rows, names) = (measured.len(), names(&measured, level));
     let mut shapes = Vec::new();
@@ -75,16 +75,16 @@ fn intervals(report: &Report, level: &LevelReport) -> Option<Figure> {
     for (index, cell) in measured.iter().enumerate() {
         let y = row(index, rows);
         if cell.id == *top {
-            let title = format!("{top}: the highest of the level");
+            let title = format!("{top}: the reference");
             shapes.push(Shape::dot((0.0, y), GOOD, title));
             continue;
         }
-        let mut others = level.versus_best.iter();
-        let Some(versus) = others.find(|versus| versus.cell == cell.id) else {
+        let mut others = level.versus.iter();
+        let Some(versus) = others.find(|versus| versus.a == cell.id) else {
             continue;
         };
         // A cell of a round that was cut short has no interval.
-        let Some((low, high)) = versus.ratio.low.zip(versus.ratio.high) else {
+        let Some((low, high)) = versus.ratio.ends() else {
             continue;
         };
         ends.push(percent(versus.ratio.value));
@@ -97,23 +97,24 @@ fn intervals(report: &Report, level: &LevelReport) -> Option<Figure> {
     let x = Axis::linear(span(ends)?, &format!("% against {}", short(top, level)));
     Some(Figure {
         svg: draw(&x, &Axis::rows(&names), height(rows), &shapes)?,
-        caption: "Difference from the highest, with intervals that hold together; one that spans \
+        caption:
+            "Difference from the reference, with intervals that hold together; one that spans \
                   everything is left out. Green: among the best; grey: the noise floor."
-            .to_owned(),
+                .to_owned(),
     })
 }
 
 /// A dot in its bar, if that says something; a ring for what is slower than the best.
-fn interval(versus: &VersusReport, (low, high): (f64, f64), y: f64, best: bool) -> Vec<Shape> {
+fn interval(versus: &Comparison, (low, high): (f64, f64), y: f64, best: bool) -> Vec<Shape> {
     let (colour, word) = if best {
         (GOOD, "among the best")
     } else {
-        (COLOURS[1], "slower")
+        (COLOURS[1], "shown to be slower than one of them")
     };
     let middle = percent(versus.ratio.value);
     let words = |low, high| format!("{:+.2} to {:+.2} %", percent(low), percent(high));
     let words = interval_text((low, high), words);
-    let title = format!("{}: {middle:+.2} %, {words}: {word}", versus.cell);
+    let title = format!("{}: {middle:+.2} %, {words}: {word}", versus.a);
     let mut shapes = Vec::new();
     if says_something((low, high)) {
         let bar = ((percent(low), y - 0.06), (percent(high), y + 0.06));
@@ -129,7 +130,7 @@ fn percent(ratio: f64) -> f64 {
 }
 
 /// Throughput of every visit; nothing with one round.
-fn visits(report: &Report, level: &LevelReport) -> Option<Figure> {
+fn visits(report: &Report, level: &Level) -> Option<Figure> {
     let cells = cells(report, level);
     let all = || cells.iter().flat_map(|cell| &cell.rounds);
     all().find(|round| round.round > 1)?;
@@ -160,7 +161,7 @@ fn visits(report: &Report, level: &LevelReport) -> Option<Figure> {
 }
 
 /// Latencies of all payloads.
-fn distributions(report: &Report, level: &LevelReport) -> Option<Figure> {
+fn distributions(report: &Report, level: &Level) -> Option<Figure> {
     let cells = cells(report, level);
     let rows = cells.len();
     let log_ms = |us: f64| (us / 1e3).log10();
@@ -208,7 +209,7 @@ fn latency_title(cell: &CellReport, latency: LatencyReport) -> String {
 }
 
 /// Latency from block to block, as a strip of shades for each cell.
-fn strips(report: &Report, level: &LevelReport) -> Option<Figure> {
+fn strips(report: &Report, level: &Level) -> Option<Figure> {
     let cells = cells(report, level);
     let rows = cells.len();
     let found = || cells.iter().filter_map(|cell| cell.blocks.as_ref());

@@ -14,10 +14,10 @@ mod machine;
 use super::{
     attribution, facts,
     grid::{self, Grid},
-    judged::LevelReport,
     model::Report,
     traces,
 };
+use crate::analyze::Level;
 use course::Key;
 use level::Figure;
 use std::fmt::Write as _;
@@ -105,7 +105,7 @@ impl Page {
         self.push("</section>");
     }
 
-    fn level(&mut self, report: &Report, level: &LevelReport) {
+    fn level(&mut self, report: &Report, level: &Level) {
         let name = level.load.to_string();
         let id = format!("level-{}", name.replace(' ', "-"));
         self.section(&id, &name, |page| {
@@ -185,7 +185,7 @@ impl Page {
                 "Cells",
                 grid::details(report, grid::Evidence::Full),
             ),
-            ("versus", "Against the best", grid::versus(report)),
+            ("versus", "Against the reference", grid::versus(report)),
             ("curves", "Curves", super::curve::curves(report)),
             ("engines", "Engines", grid::engines(report)),
             ("comparisons", "Comparisons", facts::comparisons(report)),
