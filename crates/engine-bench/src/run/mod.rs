@@ -8,6 +8,7 @@ mod attest;
 mod copies;
 mod disk;
 mod driver;
+mod feasible;
 mod group;
 mod pass;
 mod patience;
@@ -24,6 +25,7 @@ mod visit;
 
 pub use copies::check_room;
 pub use driver::{DriveError, Ending, Options, check_manifest, drive};
+pub use feasible::{Infeasible, check_feasible, writable};
 pub use pass::{PassError, Waits, replay};
 pub use prepare::{Prepared, prepare};
 pub use profiled::profile;
