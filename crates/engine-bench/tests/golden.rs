@@ -87,8 +87,8 @@ fn report_html_opens_without_a_network_and_has_a_title_on_every_mark() {
         assert!(drawn > 0 && drawn == titled, "{element}: {drawn}, {titled}");
     }
     assert_eq!(count("<title></title>"), 0);
-    // Four drawings of each level; order, drift and time of the sweep.
-    assert_eq!(count("<svg"), 4 * report.levels.len() + 3);
+    // Four drawings of each level; order, drift, state and time of the sweep.
+    assert_eq!(count("<svg"), 4 * report.levels.len() + 4);
     for cell in &report.cells {
         let value = cell.execution_ggas_per_second.as_ref().unwrap().value;
         assert!(html.contains(&format!("title=\"{}: {value:.4} Ggas/s", cell.id)));

@@ -316,9 +316,7 @@ fn a_datadir_of_the_user_is_copied_unless_it_is_worked_on_in_place() {
     let ahead = world.run(&format!("{sweep} --target-block 9 --out @ahead"));
     assert_eq!(ahead.code, Some(2));
     assert!(
-        ahead
-            .stderr
-            .contains("ends at block 4, behind --target-block 9"),
+        ahead.stderr.contains("--target-block 9 is above block 4"),
         "{}",
         ahead.stderr
     );

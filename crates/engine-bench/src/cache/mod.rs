@@ -49,9 +49,7 @@ pub enum CacheError {
         reason: io::Error,
     },
     /// Another run works in the same cache.
-    #[error(
-        "another run (pid {owner}) is using {path}; wait for it, or give --cache-dir another folder"
-    )]
+    #[error("another run (pid {owner}) is using {path}; wait for it, or give another --cache-dir")]
     InUse {
         /// The lock file.
         path: PathBuf,
@@ -96,6 +94,12 @@ impl Cache {
         self.root
             .join("states")
             .join(format!("{}-seed{seed}", file_safe(profile)))
+    }
+
+    /// Whether the base state that a profile and a seed make is there and whole.
+    pub fn has_state(&self, profile: &str, seed: u64) -> bool {
+        let state = self.state(profile, seed);
+        is_whole(&state) && Origin::of(&state).is_some()
     }
 
     /// The folder of the same state in the storage of another engine, `owner`.

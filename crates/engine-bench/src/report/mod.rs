@@ -19,7 +19,6 @@ mod traces;
 mod verify;
 mod visits;
 mod warnings;
-mod work;
 
 pub use attribution::{ChangeReport, MovedReport};
 pub use between::between;
@@ -34,7 +33,6 @@ pub use model::{
 pub use table::{failures, table};
 pub use verify::{published_baseline, verify};
 pub use visits::VisitReport;
-pub use work::WorkReport;
 
 use std::{
     io,

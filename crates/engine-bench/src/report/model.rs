@@ -9,10 +9,9 @@ use super::{
     judged::AdaptiveReport,
     visits::{VisitReport, visits},
     warnings,
-    work::WorkReport,
 };
 use crate::{
-    analyze::{self, Attribution, Comparison, Knob, Level, NoiseFloor, Outcome, Summary},
+    analyze::{self, Attribution, Comparison, Knob, Level, NoiseFloor, Outcome, Summary, Work},
     guard::Preflight,
     profile::CellProfile,
     record::{Environment, Failure, Manifest, TimeSplit, log::engine_time_source},
@@ -112,8 +111,7 @@ pub struct CellReport {
     /// Whether the knob acted.
     pub knob: Knob,
     /// What the engine counted per block; null when it counts no jobs.
-    #[serde(default)]
-    pub work: Option<WorkReport>,
+    pub work: Option<Work>,
     /// Whether the engine compared state roots with the headers'.
     #[serde(default = "checked")]
     pub root_checked: bool,
@@ -200,6 +198,7 @@ impl Report {
         let summaries = analyze::summarize(outcome);
         let comparisons = analyze::compare(outcome, &summaries);
         let shapes = Shapes::of(outcome);
+        let begun = outcome.begun.clone().unwrap_or_default();
         let mut report = Self {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -222,10 +221,10 @@ impl Report {
             failures: outcome.failures.clone(),
             guard: GuardReport::of(outcome),
             environment: EnvironmentReport {
-                machine: outcome.environment.clone(),
-                engines: outcome.engine_versions.clone(),
-                preflight: outcome.preflight.clone(),
-                manifest: outcome.manifest.clone(),
+                manifest: outcome.manifest().cloned(),
+                machine: begun.environment,
+                engines: begun.engine_versions,
+                preflight: begun.preflight,
             },
             configuration: outcome.plan.settings.clone(),
         };
@@ -310,7 +309,7 @@ impl CellReport {
             histogram: shapes.histogram(&summary.cell),
             blocks: shapes.blocks(&summary.cell),
             knob: summary.knob.clone(),
-            work: summary.work.map(WorkReport::of),
+            work: summary.work.clone(),
             root_checked: summary.root_checked,
             steady_state: summary
                 .steady_state

@@ -15,8 +15,8 @@ use crate::{
     live::Visited,
     plan::{Plan, Visit},
     record::{
-        Decision, Environment, Event, History, Interleaving, Journal, JournalError, Manifest,
-        PayloadSum, RecordError, Running, VisitFacts, VisitTimes,
+        Begun, Decision, Environment, Event, History, Interleaving, Journal, JournalError,
+        Manifest, PayloadSum, RecordError, Running, VisitFacts, VisitTimes,
     },
     sweep::{Order, WarmUp},
 };
@@ -40,17 +40,17 @@ pub enum DriveError {
     /// Its journal cannot be written.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// It was begun with other programs, payloads or settings.
+    /// It was started with other programs, payloads or settings.
     #[error(
-        "failed to go on with the sweep, which was begun with something else: {0}; begin a new one, or put back what it was begun with"
+        "cannot resume: the sweep was started with something different ({0}); restore that, or start a new sweep"
     )]
     OtherManifest(String),
     /// The programs that it is to measure cannot be read.
-    #[error("failed to begin the sweep: {0}")]
+    #[error("failed to start the sweep: {0}")]
     Begin(#[from] StepError),
     /// There is no room for further results: every further visit would fail as this one did.
     #[error(
-        "failed to measure {visit}: {cause}; the disk of {dir} has {free_kib} KiB left: free some and go on with engine-bench sweep --resume {dir}"
+        "failed to measure {visit}: {cause}; the disk of {dir} has {free_kib} KiB free; make room and resume with engine-bench sweep --resume {dir}"
     )]
     DiskFull {
         /// The visit, which counts as not made.
@@ -87,7 +87,7 @@ pub struct Options<'a> {
 /// resolves when the user asks to stop; the visit under way is dropped then, and with it its engine.
 ///
 /// # Errors
-/// When the sweep was begun with something else, the journal cannot be written or samples cannot be
+/// When the sweep was started with something else, the journal cannot be written or samples cannot be
 /// read back: failures of visits are recorded in the journal.
 pub async fn drive(
     plan: &Plan,
@@ -100,14 +100,14 @@ pub async fn drive(
         payloads: payload_sums(plan, prepared),
         ..Manifest::before(plan, options.out).in_step(Step::State)?
     };
-    check_manifest(&manifest, options.history.manifest.as_ref())?;
-    journal.write(Event::SweepStarted {
+    check_manifest(&manifest, options.history.manifest())?;
+    journal.write(Event::SweepStarted(Begun {
         base: prepared.base,
         engine_versions: prepared.engine_versions.clone(),
         environment: Environment::read(),
         preflight: options.preflight.clone(),
         manifest,
-    })?;
+    }))?;
     options.progress.plan(plan.visits.len() as u64);
     tokio::pin!(interrupted);
     let mut rounds = Rounds::new(plan, options);
@@ -160,10 +160,10 @@ fn payload_sums(plan: &Plan, prepared: &Prepared) -> Vec<PayloadSum> {
     of_mix.collect()
 }
 
-/// Whether a sweep that was begun may go on with this.
+/// Whether a sweep that was started may be resumed with this.
 ///
 /// # Errors
-/// When its programs, its payloads or its plan are not what it was begun with.
+/// When its programs, its payloads or its plan are not what it was started with.
 pub fn check_manifest(now: &Manifest, begun_with: Option<&Manifest>) -> Result<(), DriveError> {
     let differences = begun_with.map_or_else(Vec::new, |then| now.differences(then));
     if differences.is_empty() {
@@ -335,13 +335,8 @@ impl<'a> Driver<'a> {
             Ok(facts) => facts,
             Err(error) => {
                 disk_has_room(self.options.out, &id, &error)?;
-                journal.write(Event::VisitFailed {
-                    visit: id,
-                    step: error.step.to_string(),
-                    cause: error.cause.clone(),
-                    log: error.log.clone(),
-                    times,
-                })?;
+                let failure = error.failure(&id);
+                journal.write(Event::VisitFailed { failure, times })?;
                 return Ok(Ended::Failed(error));
             }
         };
@@ -517,8 +512,8 @@ mod tests {
         let ended = disk_has_room(Path::new("/proc/self"), "2-a", &error);
         assert_eq!(
             ended.unwrap_err().to_string(),
-            "failed to measure 2-a: write: no space left on device; the disk of /proc/self has 0 KiB left: \
-             free some and go on with engine-bench sweep --resume /proc/self"
+            "failed to measure 2-a: write: no space left on device; the disk of /proc/self has 0 KiB free; \
+             make room and resume with engine-bench sweep --resume /proc/self"
         );
     }
 }
