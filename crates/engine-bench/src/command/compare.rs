@@ -93,7 +93,7 @@ fn judge(between: &Between, part: f64) -> (u8, Option<String>) {
     let unknown = [
         (
             between.edited.then(|| "a results folder".to_owned()),
-            "is not as it was measured, so nothing follows from it",
+            "not as it was measured, so nothing follows from it",
         ),
         (
             missing,
