@@ -2,7 +2,7 @@
 //! same chain with one thing wrong in it.
 //!
 //! The chain comes from `tests/chain-maker`, which `cargo xtask test` builds and names in the
-//! environment. Without it these tests say so and pass, except in CI, where they fail.
+//! environment. Without it these tests are skipped.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -17,9 +17,8 @@ use std::{
     process::{Command, Output},
 };
 use tempfile::TempDir;
+use testkit::Tool;
 
-/// Names the program that makes the chain.
-const MAKER_VARIABLE: &str = "ENGINE_BENCH_CHAIN_MAKER";
 /// All forks that the chain has to have a block of.
 const FORKS: &[&str] = &[
     "Frontier",
@@ -55,14 +54,7 @@ struct Chain {
 impl Chain {
     /// `None` when there is no chain maker and that is allowed.
     fn make(seed: u64) -> Option<Self> {
-        let Some(maker) = std::env::var_os(MAKER_VARIABLE) else {
-            assert!(
-                std::env::var_os("CI").is_none(),
-                "{MAKER_VARIABLE} is not set"
-            );
-            eprintln!("skipped: {MAKER_VARIABLE} is not set; run cargo xtask test");
-            return None;
-        };
+        let maker = testkit::require(Tool::ChainMaker)?;
         let folder = tempfile::tempdir().unwrap();
         let made = Command::new(maker)
             .args(["-seed", &seed.to_string()])

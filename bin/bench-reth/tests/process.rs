@@ -4,12 +4,14 @@
 
 #[path = "process/conduct.rs"]
 mod conduct;
-mod support;
 
 use engine_api::jwt::{JwtSecret, unix_time_s};
 use serde_json::json;
-use std::{net::TcpListener, process::Command};
-use support::{Node, PAID, World, ZERO, block_rlp, call, post, stderr};
+use std::net::TcpListener;
+use testkit::{
+    http,
+    node::{Node, PAID, World, ZERO, block_rlp, program, stderr},
+};
 
 #[test]
 fn the_auth_port_refuses_whatever_has_no_fresh_token() {
@@ -24,6 +26,12 @@ fn the_auth_port_refuses_whatever_has_no_fresh_token() {
     let reversed: String = signature.chars().rev().collect();
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId","params":[]}"#;
     let bearer = |token: &str| Some(format!("Bearer {token}"));
+    let post = |authorization: Option<&str>| {
+        let header = authorization.map(|value| format!("authorization: {value}"));
+        let headers: Vec<&str> = header.iter().map(String::as_str).collect();
+        let answer = http::post_json(&node.auth, &headers, body).unwrap();
+        (answer.status, answer.body)
+    };
     for (authorization, expected) in [
         (None, "missing token"),
         (Some("Basic x".to_owned()), "missing token"),
@@ -39,10 +47,10 @@ fn the_auth_port_refuses_whatever_has_no_fresh_token() {
             "invalid token",
         ),
     ] {
-        let answer = post(&node.auth, authorization.as_deref(), body);
+        let answer = post(authorization.as_deref());
         assert_eq!(answer, (401, expected.to_owned()), "{authorization:?}");
     }
-    let (status, answer) = post(&node.auth, bearer(&good).as_deref(), body);
+    let (status, answer) = post(bearer(&good).as_deref());
     assert_eq!((status, answer.contains("0x539")), (200, true), "{answer}");
 }
 
@@ -276,7 +284,7 @@ fn syncing_is_told_until_the_first_fork_choice_unless_idle_at_startup() {
 }
 
 #[test]
-fn a_signal_saves_every_block_and_a_restart_goes_on_from_the_head() {
+fn a_signal_persists_every_block_and_a_restart_continues_from_the_head() {
     let world = World::new();
     let node = world.node(&["--engine.persistence-threshold", "100"]);
     node.advance(5);
@@ -326,7 +334,7 @@ fn a_second_opener_is_refused_and_told_who_holds_the_datadir() {
     assert_eq!(second.status.code(), Some(1));
     let owner = format!(
         "in use as read-write by another process: PID {}",
-        node.child.id()
+        node.process.id()
     );
     assert!(stderr(&second).contains(&owner), "{}", stderr(&second));
     let stats = world.run(&["db", "stats"]);
@@ -342,8 +350,7 @@ fn a_killed_node_leaves_a_datadir_that_opens() {
     let world = World::new();
     let mut node = world.node(&["--engine.persistence-threshold", "0"]);
     node.advance(1);
-    node.child.kill().unwrap();
-    node.child.wait().unwrap();
+    node.kill();
     let node = world.node(&[]);
     node.advance(1);
 }
@@ -524,13 +531,13 @@ fn saved_blocks_are_announced_on_the_websocket() {
         .unwrap();
     runtime.block_on(async {
         let url = format!("ws://{}", node.ws);
-        let mut saved = engine_api::subscribe::subscribe_persisted(&url)
+        let mut persisted = engine_api::subscribe::subscribe_persisted(&url)
             .await
             .unwrap();
-        let first = saved.next().await.unwrap();
+        let first = persisted.next().await.unwrap();
         assert_eq!(first.number, 0);
         node.advance(2);
-        let next = saved.wait_for(2).await.unwrap();
+        let next = persisted.wait_for(2).await.unwrap();
         assert_eq!(
             (next.number, json!(next.hash)),
             (2, node.head()["hash"].clone())
@@ -551,9 +558,7 @@ fn an_unknown_flag_is_refused_with_a_suggestion() {
 
 #[test]
 fn the_help_text_is_the_recorded_one() {
-    let output = Command::new(env!("CARGO_BIN_EXE_bench-reth"))
-        .args(["node", "-h"])
-        .output();
+    let output = program().args(["node", "-h"]).output();
     insta::assert_snapshot!(String::from_utf8(output.unwrap().stdout).unwrap());
 }
 
@@ -574,13 +579,6 @@ fn the_auth_port_also_serves_the_eth_methods_the_specification_demands() {
         let answer = node.engine(method, params);
         assert!(answer.is_ok(), "{method}: {answer:?}");
     }
-    assert!(
-        call(
-            &node.http,
-            None,
-            "eth_call",
-            json!([{"to": PAID}, {"blockNumber": "0x63"}])
-        )
-        .is_err()
-    );
+    let unknown = json!([{"to": PAID}, {"blockNumber": "0x63"}]);
+    assert!(node.public("eth_call", unknown).is_err());
 }

@@ -2,12 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-#[path = "support/busy.rs"]
-mod busy;
-#[expect(dead_code, reason = "other test programs use the rest")]
-mod support;
-
-use busy::{Chain, TRUNK};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -19,7 +13,11 @@ use std::{
     process::{Command, Output},
     sync::LazyLock,
 };
-use support::{Node, World, stderr};
+use testkit::{
+    busy::{self, Chain, TRUNK},
+    node::{Node, World, stderr},
+    skip,
+};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_bench-reth");
 
@@ -91,7 +89,7 @@ fn a_real_datadir_verifies_after_blocks_unwind_and_restart() {
     let node = world.node(&[]);
     node.advance(5);
     let head = node.head();
-    // A snapshot is verified beside the running node, which may not have saved everything yet.
+    // A snapshot is verified beside the running node, which may not have persisted everything yet.
     assert!(verified(&world)["head"].as_u64().unwrap() <= 5);
     node.terminate();
     let report = verified(&world);
@@ -148,7 +146,7 @@ fn init_without_room_says_so_and_works_with_room() {
 }
 
 #[test]
-fn import_without_room_keeps_what_was_saved_and_goes_on_with_room() {
+fn import_without_room_keeps_what_was_persisted_and_continues_with_room() {
     let (world, file) = busy_world();
     let genesis = world.genesis();
     let head = [
@@ -163,7 +161,7 @@ fn import_without_room_keeps_what_was_saved_and_goes_on_with_room() {
     ended(
         &output,
         2,
-        &["save blocks", FULL, "Nothing saved before is lost"],
+        &["persist blocks", FULL, "Nothing persisted before is lost"],
     );
     let kept = verified(&world)["head"].as_u64().unwrap();
     assert!(kept < TRUNK, "{kept}");
@@ -240,7 +238,7 @@ fn make_head(node: &Node, chain: &Chain, number: u64) {
 fn a_node_without_room_answers_why_ends_and_goes_on_with_room() {
     let (world, _) = busy_world();
     let chain = &BUSY.1;
-    let mut node = limited_node(&world, 2 << 20);
+    let node = limited_node(&world, 2 << 20);
     let mut refusal = None;
     for number in 1..=TRUNK {
         let block = chain.block(false, number).unwrap();
@@ -252,15 +250,15 @@ fn a_node_without_room_answers_why_ends_and_goes_on_with_room() {
             }
         }
         make_head(&node, chain, number);
-        // The save fails in the background: the next payload is told.
+        // Persistence fails in the background: the next payload is refused.
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     let refusal = refusal.unwrap().to_string();
     assert!(
-        refusal.contains("save blocks") && refusal.contains(FULL),
+        refusal.contains("persist blocks") && refusal.contains(FULL),
         "{refusal}"
     );
-    assert_eq!(node.child.wait().unwrap().code(), Some(2));
+    assert_eq!(node.process.end().code, Some(2));
     let kept = verified(&world)["head"].as_u64().unwrap();
     let node = world.node(&[]);
     for number in kept + 1..=TRUNK {
@@ -304,14 +302,10 @@ fn a_full_disk_is_told_from_other_failures() {
         .output();
     let text = match &output {
         Ok(output) if output.status.code() != Some(77) => stderr(output),
-        other => {
-            eprintln!("skipped: no mount namespace here: {other:?}");
-            return;
-        }
+        other => return skip(&format!("no mount namespace: {other:?}")),
     };
     if text.starts_with("unshare: ") {
-        eprintln!("skipped: {text}");
-        return;
+        return skip(&format!("no mount namespace: {}", text.trim()));
     }
     for expected in [
         "no space is left on the disk",

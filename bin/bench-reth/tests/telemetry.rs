@@ -3,28 +3,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-#[expect(dead_code, reason = "other test programs use the rest")]
-mod support;
-
-use engine_api::{
-    jwt::unix_time_s,
-    metric::{self, Metric, Scrape},
-};
+use engine_api::metric::{self, Metric, Scrape};
 use serde_json::json;
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{TcpListener, TcpStream},
-    process::Command,
+    net::TcpListener,
     sync::{Arc, Mutex},
-    thread,
-    time::{Duration, Instant},
 };
-use support::{Node, World, ZERO};
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_bench-reth");
-
-/// How long something that has been done may take to show.
-const PATIENCE: Duration = Duration::from_secs(20);
+use testkit::{
+    Reply, Server, http,
+    node::{Node, World, ZERO, program, stderr},
+    wait_for,
+};
 
 /// Where the node serves metrics.
 fn metrics_address(node: &Node) -> String {
@@ -36,31 +25,18 @@ fn metrics_address(node: &Node) -> String {
 }
 
 /// Asks with a method for a path; gives status and body.
-fn ask(address: &str, method: &str, path: &str) -> (String, String) {
-    let mut stream = TcpStream::connect(address).unwrap();
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
-    )
-    .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().to_owned(), body.to_owned())
+fn ask(address: &str, method: &str, path: &str) -> (u16, String) {
+    let answer = http::ask(address, method, path).unwrap();
+    (answer.status, answer.body)
 }
 
 /// The metrics once `until` holds: recording comes after the answer.
 fn metrics_once(node: &Node, until: impl Fn(&Scrape) -> bool) -> Scrape {
     let address = metrics_address(node);
-    let deadline = Instant::now() + PATIENCE;
-    loop {
+    wait_for("metrics of what was done", || {
         let scrape = Scrape::parse(&ask(&address, "GET", "/metrics").1);
-        if until(&scrape) {
-            return scrape;
-        }
-        assert!(Instant::now() < deadline, "{scrape:#?}");
-        thread::sleep(Duration::from_millis(20));
-    }
+        until(&scrape).then_some(scrape)
+    })
 }
 
 fn sum(scrape: &Scrape, metric: Metric) -> f64 {
@@ -73,7 +49,7 @@ fn every_metric_is_there_from_the_start_and_counts_what_happened() {
     let node = world.node(&["--metrics", "127.0.0.1:0"]);
     let address = metrics_address(&node);
     let (status, text) = ask(&address, "GET", "/anything");
-    assert_eq!(status, "200");
+    assert_eq!(status, 200);
     for metric in metric::ENGINE {
         let kind = format!("# TYPE {} {}\n", metric.name, metric.kind.name());
         assert_eq!(text.matches(&kind).count(), 1, "{kind}");
@@ -83,7 +59,7 @@ fn every_metric_is_there_from_the_start_and_counts_what_happened() {
             metric.name
         );
     }
-    assert_eq!(ask(&address, "POST", "/metrics").0, "405");
+    assert_eq!(ask(&address, "POST", "/metrics").0, 405);
 
     node.advance(3);
     let mut invalid = node.build();
@@ -156,7 +132,7 @@ fn metrics_on_a_port_in_use_stop_the_start() {
         "--chain",
         chain.to_str().unwrap(),
     ]);
-    let text = support::stderr(&output);
+    let text = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
         text.contains(&address) && text.contains("--metrics"),
@@ -181,52 +157,30 @@ struct Collector {
 
 impl Collector {
     fn start(mood: Mood) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
         let bodies = Arc::<Mutex<Vec<u8>>>::default();
-        if mood != Mood::IsGone {
-            let bodies = bodies.clone();
-            thread::spawn(move || {
-                for stream in listener.incoming() {
-                    let bodies = bodies.clone();
-                    thread::spawn(move || serve(stream.unwrap(), mood, &bodies));
-                }
-            });
-        }
+        let kept = bodies.clone();
+        let reply = match mood {
+            Mood::Takes => Reply::ok(""),
+            Mood::Fails => Reply::new("500 Internal Server Error", ""),
+            Mood::Hangs => Reply::silence(),
+            Mood::IsGone => {
+                // Its port belongs to nobody once this listener is dropped.
+                let gone = TcpListener::bind("127.0.0.1:0").unwrap();
+                let url = format!("http://{}", gone.local_addr().unwrap());
+                return Self { url, bodies };
+            }
+        };
+        let server = Server::start(move |request| {
+            kept.lock().unwrap().extend(&request.body);
+            reply.clone()
+        });
+        let url = server.url();
         Self { url, bodies }
     }
 
     fn has(&self, bytes: &[u8]) -> bool {
         let bodies = self.bodies.lock().unwrap();
         bodies.windows(bytes.len()).any(|window| window == bytes)
-    }
-}
-
-/// Answers one request after another.
-fn serve(stream: TcpStream, mood: Mood, bodies: &Mutex<Vec<u8>>) {
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let mut stream = stream;
-    loop {
-        let (mut length, mut line) = (0, String::new());
-        while line != "\r\n" {
-            line.clear();
-            if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                return;
-            }
-            let lower = line.to_ascii_lowercase();
-            if let Some(value) = lower.strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-        }
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body).unwrap();
-        bodies.lock().unwrap().extend(body);
-        let status = match mood {
-            Mood::Takes | Mood::IsGone => "200 OK",
-            Mood::Fails => "500 Internal Server Error",
-            Mood::Hangs => return thread::sleep(Duration::from_secs(600)),
-        };
-        write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").unwrap();
     }
 }
 
@@ -289,13 +243,11 @@ fn a_request_that_names_its_span_is_placed_below_it() {
         ZERO,
         envelope["executionRequests"]
     ]);
-    let body =
-        json!({"jsonrpc": "2.0", "id": 1, "method": "engine_newPayloadV4", "params": params});
-    let token = node.secret.mint(unix_time_s());
     for (trace, flags) in [(TRACE, "01"), (UNSAMPLED, "00")] {
-        let authorization = format!("Bearer {token}\r\ntraceparent: 00-{trace}-{SPAN}-{flags}");
-        let (status, answer) = support::post(&node.auth, Some(&authorization), &body.to_string());
-        assert!(status == 200 && answer.contains("VALID"), "{answer}");
+        let span = format!("traceparent: 00-{trace}-{SPAN}-{flags}");
+        let headers = [&*node.token(), &span];
+        let status = http::call(&node.auth, &headers, "engine_newPayloadV4", &params).unwrap();
+        assert_eq!(status["status"], "VALID");
     }
     assert_eq!(node.terminate().0, Some(0));
     let bytes = |tag: &[u8], hex: &str| {
@@ -346,7 +298,7 @@ fn spans_over_grpc_that_nobody_takes_are_counted_too() {
 fn a_full_queue_drops_spans_and_says_so_while_it_runs() {
     let collector = Collector::start(Mood::Hangs);
     let world = World::new();
-    let mut program = Command::new(PROGRAM);
+    let mut program = program();
     program.env("OTEL_BSP_MAX_QUEUE_SIZE", "16");
     let flag = format!("--tracing-otlp={}", collector.url);
     let node = world.node_of(program, &[&flag, "--metrics", "127.0.0.1:0"]);
@@ -375,7 +327,7 @@ fn addresses_that_no_collector_can_have_are_refused() {
     ] {
         let arguments: Vec<&str> = ["node"].iter().chain(flags).copied().collect();
         let output = world.run(&arguments);
-        let text = support::stderr(&output);
+        let text = stderr(&output);
         assert!(
             !output.status.success() && text.contains(word),
             "{flags:?}: {text}"

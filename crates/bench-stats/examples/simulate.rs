@@ -55,12 +55,12 @@ const fn column(
 const EQUAL: [Column; 6] = [
     column("2 cells, 3 rounds", &[1.0; 2], 1, Ending::Fixed(3, 0.0)),
     column(
-        "4 cells, 2 levels, cut after 3.5",
+        "4 cells, 2 levels, cut after 2.5",
         &[1.0; 4],
         2,
-        Ending::Fixed(3, 0.5),
+        Ending::Fixed(2, 0.5),
     ),
-    column("8 cells, 4 levels, 6 rounds", &[1.0; 8], 4, SIX_ROUNDS),
+    column("8 cells, 6 rounds", &[1.0; 8], 1, SIX_ROUNDS),
     column("2 cells, adaptive, at most 4", &[1.0; 2], 1, DEFAULT),
     column(
         "4 cells, 2 levels, adaptive, at most 4",
@@ -69,6 +69,17 @@ const EQUAL: [Column; 6] = [
         DEFAULT,
     ),
     column("4 cells, adaptive, at most 20", &[1.0; 4], 1, LONG),
+];
+
+/// The same with more levels than an error for each level answers for.
+const MANY_LEVELS: [Column; 2] = [
+    column(
+        "2 cells, 8 levels, 3 rounds",
+        &[1.0; 2],
+        8,
+        Ending::Fixed(3, 0.0),
+    ),
+    column("8 cells, 4 levels, 6 rounds", &[1.0; 8], 4, SIX_ROUNDS),
 ];
 
 /// Sweeps of which all intervals of a level are to hold the truth.
@@ -96,6 +107,22 @@ const UNEQUAL: [Column; 6] = [
     ),
 ];
 
+/// Machines on which cells that are the same differ for the whole sweep.
+const PLACEMENTS: [Machine; 3] = [
+    Machine {
+        name: "by 0.25 %",
+        set: |level| level.placement = 0.0025,
+    },
+    Machine {
+        name: "by 0.5 %",
+        set: |level| level.placement = 0.005,
+    },
+    Machine {
+        name: "by 1 %",
+        set: |level| level.placement = 0.01,
+    },
+];
+
 /// Seeds of one table do not meet those of another.
 const SEEDS_OF_EQUAL: u64 = 1_000_000;
 const SEEDS_OF_UNEQUAL: u64 = 2_000_000;
@@ -113,39 +140,41 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(2);
     };
-    println!(
-        "Equal cells: sweeps of {sweeps} that name any difference, and the upper 95 % limit of their share.\n"
-    );
-    table(&EQUAL, |machine, design| {
-        let named = Share::of(sweeps, |sweep| {
-            design
-                .run(machine, SEEDS_OF_EQUAL + sweep)
-                .names_a_difference()
-        });
+    let named = |machine: &Machine, design: &Design<'_>| {
+        let seed = |sweep| SEEDS_OF_EQUAL + sweep;
+        let names = |sweep| design.run(machine, seed(sweep)).names_a_difference();
+        let named = Share::of(sweeps, names);
         format!("{} (< {:.1} %)", named.count, named.limits().1)
-    });
-    println!(
-        "\nIntervals: of {sweeps} sweeps, in how many all intervals of the level hold the truth, and the lower 95 % limit.\n"
-    );
-    table(&UNEQUAL, |machine, design| {
-        let covered = Share::of(sweeps, |sweep| {
-            design
-                .run(machine, SEEDS_OF_UNEQUAL + sweep)
-                .covers(design.slowness)
-        });
+    };
+    let covered = |machine: &Machine, design: &Design<'_>| {
+        let seed = |sweep| SEEDS_OF_UNEQUAL + sweep;
+        let covers = |sweep| design.run(machine, seed(sweep)).covers(design.slowness);
+        let covered = Share::of(sweeps, covers);
         format!("{:.1} % (> {:.1} %)", covered.percent(), covered.limits().0)
-    });
+    };
+    println!(
+        "Equal cells: of {sweeps} sweeps, how many name any difference, and the upper 95 % limit.\n"
+    );
+    table(&MACHINES, &EQUAL, named);
+    println!("\nThe same with many levels: the error is promised for each.\n");
+    table(&MACHINES, &MANY_LEVELS, named);
+    println!("\nThe same, where cells that are the same differ for the whole sweep.\n");
+    table(&PLACEMENTS, &EQUAL, named);
+    println!(
+        "\nIntervals: in how many of {sweeps} sweeps all of a level hold the truth, and the lower 95 % limit.\n"
+    );
+    table(&MACHINES, &UNEQUAL, covered);
     power(sweeps);
     far_behind(sweeps);
     ExitCode::SUCCESS
 }
 
 /// A row for each machine, a column for each design.
-fn table(columns: &[Column], cell: impl Fn(&Machine, &Design<'_>) -> String) {
+fn table(machines: &[Machine], columns: &[Column], cell: impl Fn(&Machine, &Design<'_>) -> String) {
     let heads: Vec<&str> = columns.iter().map(|(head, _)| *head).collect();
     println!("| machine | {} |", heads.join(" | "));
     println!("|---|{}", "---|".repeat(columns.len()));
-    for machine in &MACHINES {
+    for machine in machines {
         let cells: Vec<String> = columns
             .iter()
             .map(|(_, design)| cell(machine, design))

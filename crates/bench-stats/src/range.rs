@@ -41,17 +41,18 @@ impl StudentizedRange {
         let below: Vec<f64> = (0..=widths + points * ratio)
             .map(|index| normal.cdf(lowest + index as f64 * STEP))
             .collect();
-        let density = |z: f64| (-z * z / 2.0).exp() / std::f64::consts::TAU.sqrt();
+        let density = |point: usize| {
+            let z = point as f64 * NORMAL_STEP - end;
+            (-z * z / 2.0).exp() / std::f64::consts::TAU.sqrt()
+        };
+        let densities: Vec<f64> = (0..=points).map(density).collect();
         let k = means.max(2) as i32;
         let of_width = |width: usize| {
-            let sum: f64 = (0..=points)
-                .map(|point| {
-                    let at = widths + point * ratio;
-                    let z = point as f64 * NORMAL_STEP - end;
-                    density(z) * (below[at] - below[at - width]).powi(k - 1)
-                })
-                .sum();
-            (sum * NORMAL_STEP * f64::from(k)).min(1.0)
+            let at = (widths..).step_by(ratio);
+            let terms = at
+                .zip(&densities)
+                .map(|(at, density)| density * (below[at] - below[at - width]).powi(k - 1));
+            (terms.sum::<f64>() * NORMAL_STEP * f64::from(k)).min(1.0)
         };
         Self {
             table: (0..=widths).map(of_width).collect(),

@@ -3,7 +3,7 @@
 //!
 //! What a sweep is for is the best set: the cells that are not shown to be slower than another by more
 //! than is relevant. A round is worth its time when it may still change who is in that set, or when it
-//! brings every interval down to what was to be resolved. All other cells stop where they are.
+//! brings every interval down to the precision asked for. All other cells stop where they are.
 //!
 //! Looking at results again and again until something shows is the surest way to a false verdict.
 //! Three rules keep the chance of one where it is stated. How many rounds bring intervals down to a width
@@ -45,7 +45,7 @@ pub const FINAL_ERROR: f64 = ERROR - LOOKS.len() as f64 * LOOK_ERROR - STOPPING_
 pub const MOST_ROUNDS: u64 = 20;
 /// Where counting the rounds that a resolution takes ends.
 const COUNTED_ROUNDS: u64 = 100_000;
-/// Chance of steadiness a cell's place with the rounds that are left, from which on they are spent on it.
+/// Chance of deciding a cell's place with the rounds that are left, from which on they are spent on it.
 const WORTHWHILE: f64 = 0.2;
 
 /// What is known of a level after some rounds.

@@ -344,7 +344,7 @@ mod tests {
         proptest::array::uniform8(number())
     }
 
-    /// Runs the test where there are lanes.
+    /// Runs the test where there are lanes, and skips it elsewhere.
     fn with_lanes(
         test: unsafe fn([U256; LANES], [U256; LANES]),
         a: [U256; LANES],
@@ -353,6 +353,8 @@ mod tests {
         if has_lanes() {
             // SAFETY: the processor has the features.
             unsafe { test(a, b) }
+        } else {
+            testkit::skip("the CPU lacks AVX-512 IFMA");
         }
     }
 

@@ -13,6 +13,7 @@ mod dashboards;
 use engine_api::metric::{ENGINE, HARNESS, Kind};
 use serde_json::Value;
 use std::{collections::BTreeSet, path::PathBuf, process::Command};
+use testkit::Tool;
 
 fn workspace(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -70,18 +71,11 @@ fn every_metric_is_drawn_and_nothing_else_is() {
 #[test]
 fn prometheus_accepts_the_configuration() {
     let file = workspace("prometheus/prometheus.yml");
-    let Ok(check) = Command::new("promtool")
-        .args(["check", "config"])
-        .arg(&file)
-        .output()
-    else {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "promtool is not on the PATH"
-        );
-        eprintln!("skipped: promtool is not on the PATH");
+    let Some(promtool) = testkit::require(Tool::Promtool) else {
         return;
     };
+    let mut check = Command::new(promtool);
+    let check = check.args(["check", "config"]).arg(&file).output().unwrap();
     let text = String::from_utf8_lossy(&check.stderr);
     assert!(check.status.success(), "{text}");
 }

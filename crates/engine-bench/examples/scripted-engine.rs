@@ -2,21 +2,21 @@
 //! its datadir how to misbehave.
 //!
 //! `<datadir>/script` holds one word, and behind it a chunk size if only the cell of that size is meant: `ok`, `dies-at-start`, `never-ready`, `syncing`, `invalid`,
-//! `answers-syncing`, `dies-mid-pass`, `hangs`, `refuses-unwind`, `port-in-use`. `<datadir>/chain` holds the
+//! `answers-syncing`, `lies-about-its-head`, `dies-mid-pass`, `hangs`, `refuses-unwind`, `port-in-use`. `<datadir>/chain` holds the
 //! canonical block hashes, one a line, from block 0 on. Invariant: `stage unwind` and fork choices
 //! write that file at once, so that a kill loses nothing.
 
 use serde_json::{Value, json};
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     path::{Path, PathBuf},
     process::exit,
     sync::{Arc, Mutex},
     thread,
     time::Duration,
 };
+use testkit::{Reply, Server};
 
 /// After how many payloads `invalid`, `dies-mid-pass` and `hangs` do so.
 const GOOD_PAYLOADS: usize = 2;
@@ -108,46 +108,15 @@ fn serve(args: &[String], datadir: PathBuf, script: String, hashes: Vec<String>)
         TcpListener::bind(("127.0.0.1", port)).expect("a free port")
     };
     let (http, auth) = (listen("--http.port"), listen("--authrpc.port"));
-    let other = Arc::clone(&chain);
-    thread::spawn(move || accept(&http, &other));
-    accept(&auth, &chain);
-}
-
-fn accept(listener: &TcpListener, chain: &Arc<Mutex<Chain>>) {
-    for stream in listener.incoming().flatten() {
-        let chain = Arc::clone(chain);
-        thread::spawn(move || converse(stream, &chain));
-    }
-}
-
-/// Answers requests on one connection until it is closed.
-fn converse(stream: TcpStream, chain: &Mutex<Chain>) -> Option<()> {
-    let mut reader = BufReader::new(stream.try_clone().ok()?);
-    let mut writer = stream;
+    let _servers = [http, auth].map(|listener| {
+        let chain = Arc::clone(&chain);
+        Server::on(listener, Duration::ZERO, move |request| {
+            let result = chain.lock().expect("no panic").answer(&request.json());
+            Reply::result(result)
+        })
+    });
     loop {
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line).ok()? == 0 {
-                return None;
-            }
-            if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
-                length = value.trim().parse().ok()?;
-            }
-            if line == "\r\n" {
-                break;
-            }
-        }
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body).ok()?;
-        let request: Value = serde_json::from_slice(&body).ok()?;
-        let result = chain.lock().ok()?.answer(&request);
-        let answer = json!({"jsonrpc": "2.0", "id": request["id"], "result": result}).to_string();
-        let head = format!(
-            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n",
-            answer.len()
-        );
-        writer.write_all((head + &answer).as_bytes()).ok()?;
+        thread::park();
     }
 }
 
@@ -174,9 +143,13 @@ impl Chain {
         let Some(hash) = self.hashes.get(number) else {
             return Value::Null;
         };
+        let root = match self.script.as_str() {
+            "lies-about-its-head" => &self.hashes[0],
+            _ => hash,
+        };
         json!({
             "number": format!("{number:#x}"), "hash": hash,
-            "stateRoot": hash, "gasLimit": "0x3b9aca00",
+            "stateRoot": root, "gasLimit": "0x3b9aca00",
         })
     }
 

@@ -85,26 +85,6 @@ pub(crate) fn with_half_width(figure: f64, ends: Option<(f64, f64)>) -> String {
     format!("{} ±{}", place.text(figure), place.text(half))
 }
 
-/// A time in UTC as a name of a file: `2026-02-16T08-30-05Z`. Civil date from days, as in Howard Hinnant,
-/// "chrono-Compatible Low-Level Date Algorithms".
-pub(crate) fn utc(unix_s: u64) -> String {
-    let (days, second) = (unix_s / 86_400 + 719_468, unix_s % 86_400);
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}-{minute:02}-{second:02}Z")
-}
-
 /// A duration: `6m33s`.
 pub(crate) fn duration(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
@@ -151,17 +131,5 @@ mod tests {
             assert_eq!(duration(seconds), expected);
         }
         assert_eq!(duration(7_265.0), "2h01m");
-    }
-
-    #[test]
-    fn dates_are_civil() {
-        for (unix_s, expected) in [
-            (0, "1970-01-01T00-00-00Z"),
-            (951_782_399, "2000-02-28T23-59-59Z"),
-            (951_782_400, "2000-02-29T00-00-00Z"),
-            (1_771_230_605, "2026-02-16T08-30-05Z"),
-        ] {
-            assert_eq!(utc(unix_s), expected);
-        }
     }
 }

@@ -8,12 +8,10 @@ use engine_api::{EngineClient, PayloadSet};
 use serde_json::{Value, json};
 use std::{
     fs,
-    io::{Read, Write},
-    net::{TcpListener, TcpStream},
     path::Path,
     sync::{Arc, Mutex},
-    thread,
 };
+use testkit::{Reply, Server};
 use workload::{
     BaseState, GenerateConfig, Manifest, Mix, Ports, Profile,
     contracts::{Token, Whale},
@@ -65,29 +63,19 @@ impl Fake {
     }
 
     fn start(&self) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
         let fake = self.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let fake = fake.clone();
-                thread::spawn(move || fake.serve(stream));
+        let server = Server::start(move |request| {
+            let call = request.json();
+            let method = call["method"].as_str().unwrap();
+            match fake.answer(method, &call["params"]) {
+                Ok(result) => Reply::result(result),
+                Err(code) => {
+                    let error = json!({ "code": code, "message": "refused" });
+                    Reply::ok(json!({ "error": error }).to_string())
+                }
             }
         });
-        url
-    }
-
-    fn serve(&self, mut stream: TcpStream) -> Option<()> {
-        loop {
-            let request = read_request(&mut stream)?;
-            let answer = match self.answer(request["method"].as_str()?, &request["params"]) {
-                Ok(result) => json!({ "jsonrpc": "2.0", "id": 1, "result": result }),
-                Err(code) => json!({ "error": { "code": code, "message": "refused" } }),
-            };
-            let body = answer.to_string();
-            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
-            stream.write_all((head + &body).as_bytes()).ok()?;
-        }
+        server.url()
     }
 
     fn answer(&self, method: &str, params: &Value) -> Result<Value, i64> {
@@ -150,29 +138,6 @@ impl Fake {
             "blobsBundle": { "commitments": [], "proofs": [], "blobs": [] },
             "executionRequests": [],
         }))
-    }
-}
-
-fn read_request(stream: &mut TcpStream) -> Option<Value> {
-    let mut bytes = Vec::new();
-    let mut chunk = [0; 1 << 16];
-    loop {
-        let read = stream.read(&mut chunk).ok().filter(|&read| read > 0)?;
-        bytes.extend_from_slice(&chunk[..read]);
-        let Some(head) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
-            continue;
-        };
-        let text = std::str::from_utf8(&bytes[..head]).ok()?;
-        let length: usize = text
-            .split_once("content-length: ")?
-            .1
-            .split("\r\n")
-            .next()?
-            .parse()
-            .ok()?;
-        if bytes.len() == head + 4 + length {
-            return serde_json::from_slice(&bytes[head + 4..]).ok();
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! `test` is what the README tells people to run and what CI runs; `check` is what has to be green
 //! before a commit; `gen` remakes generated files.
 
-mod browser;
+mod apt;
 mod contracts;
 mod dashboards;
 mod fuzz;
@@ -12,6 +12,7 @@ mod observers;
 mod schema;
 mod soak;
 mod steps;
+mod tally;
 mod tidy;
 mod trial;
 
@@ -19,6 +20,9 @@ use clap::{Parser, Subcommand};
 use eyre::Result;
 use std::process::ExitCode;
 use steps::Steps;
+
+/// What is tested with debug assertions and overflow checks.
+const CHECKED_CRATES: [&str; 4] = ["bench-stats", "ecrecover", "state-root", "threads"];
 
 /// Chores of this repository.
 #[derive(Debug, Parser)]
@@ -74,7 +78,7 @@ enum Generated {
 
 fn main() -> ExitCode {
     match run(Cli::parse().chore) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -82,11 +86,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(chore: Chore) -> Result<()> {
+fn run(chore: Chore) -> Result<ExitCode> {
     let root = steps::workspace_root()?;
     match chore {
-        Chore::Test => test(Steps::new(root)),
-        Chore::Check => check(Steps::new(root)),
+        Chore::Test => return Ok(test(Steps::new(root))),
+        Chore::Check => return Ok(check(Steps::new(root))),
         Chore::Tidy => tidy::run(&root),
         Chore::Fuzz(args) => fuzz::fuzz(&root, &args),
         Chore::Soak { what } => soak::start(&root, &what),
@@ -100,10 +104,14 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Gen {
             what: Generated::Dashboards,
         } => dashboards::run(&root),
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
-fn test(mut steps: Steps) -> Result<()> {
+fn test(mut steps: Steps) -> ExitCode {
+    if steps::in_ci() {
+        lint(&mut steps);
+    }
     steps.cargo(
         "build",
         &[
@@ -120,20 +128,21 @@ fn test(mut steps: Steps) -> Result<()> {
         "build the chain maker",
         go::build_chain_maker,
     );
-    steps.when(browser::missing(), "install a browser", browser::install);
     steps.when(go::missing(), "install Jaeger", observers::install_jaeger);
-    steps.when(
-        observers::prometheus_missing(),
-        "install Prometheus",
-        observers::install_prometheus,
-    );
+    for (package, step) in [
+        (apt::BROWSER, "install a browser"),
+        (apt::PROMETHEUS, "install Prometheus"),
+        (apt::PERF, "install perf"),
+    ] {
+        steps.when(package.missing(), step, |_| package.install());
+    }
     let mut programs = go::variables(steps.root());
-    programs.extend(browser::variable());
+    programs.extend(apt::variable());
     let programs: Vec<_> = programs
         .iter()
         .map(|(variable, path)| (*variable, path.as_str()))
         .collect();
-    steps.cargo_with_env(
+    steps.tests(
         "test",
         &[
             "test",
@@ -145,10 +154,14 @@ fn test(mut steps: Steps) -> Result<()> {
         ],
         &programs,
     );
-    steps.cargo(
+    steps.tests(
         "doc tests",
         &["test", "--release", "--workspace", "--doc", "--locked"],
+        &[],
     );
+    if steps::in_ci() {
+        checked(&mut steps);
+    }
     steps.run("tidy", tidy::run);
     steps.when(
         contracts::missing_tools(),
@@ -161,12 +174,14 @@ fn test(mut steps: Steps) -> Result<()> {
     steps.finish()
 }
 
-fn check(mut steps: Steps) -> Result<()> {
+/// Formatting and clippy, in the one profile, so that build scripts and what is written in C are compiled once.
+fn lint(steps: &mut Steps) {
     steps.cargo("fmt", &["fmt", "--all", "--check"]);
     steps.cargo(
         "clippy",
         &[
             "clippy",
+            "--release",
             "--workspace",
             "--all-targets",
             "--locked",
@@ -175,6 +190,31 @@ fn check(mut steps: Steps) -> Result<()> {
             "warnings",
         ],
     );
+}
+
+/// Tests with debug assertions and overflow checks: of crates that compute, and that compile few others.
+fn checked(steps: &mut Steps) {
+    let crates = CHECKED_CRATES.iter().flat_map(|name| ["-p", name]);
+    let build = [
+        "test",
+        "--release",
+        "--locked",
+        "--no-fail-fast",
+        "--target-dir",
+        "target/checked",
+        "--config",
+        "profile.release.debug-assertions=true",
+        "--config",
+        "profile.release.overflow-checks=true",
+        "--lib",
+        "--tests",
+    ];
+    let args: Vec<&str> = build.into_iter().chain(crates).collect();
+    steps.tests("debug assertions and overflow checks", &args, &[]);
+}
+
+fn check(mut steps: Steps) -> ExitCode {
+    lint(&mut steps);
     steps.run("tidy", tidy::run);
     steps.run("deny", steps::deny);
     steps.cargo_with_env(

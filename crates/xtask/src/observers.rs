@@ -1,6 +1,6 @@
-//! Programs that look at ours in tests: Jaeger, built with Go, and Prometheus, from the system's packages.
+//! A program that looks at ours in tests: Jaeger, built with Go.
 //!
-//! Invariant: as with other programs in Go, Jaeger is installed once into `target/tools` under its version.
+//! Invariant: as with other programs in Go, it is installed once into `target/tools` under its version.
 
 use crate::steps;
 use eyre::{Result, WrapErr as _, ensure};
@@ -63,40 +63,4 @@ pub(crate) fn install_jaeger(root: &Path) -> Result<()> {
     fs::rename(module.join("built"), &program)?;
     ensure!(program.exists(), "go build left no {}", program.display());
     Ok(())
-}
-
-/// Why Prometheus is neither here nor can be installed, if so.
-pub(crate) fn prometheus_missing() -> Option<String> {
-    // As with the browser: installed in CI, where nothing may be skipped, and nowhere else.
-    let installable = steps::in_ci() && steps::has("apt-get");
-    (!has_prometheus() && !installable)
-        .then(|| "prometheus and promtool not found on the PATH".to_owned())
-}
-
-/// Installs Prometheus, which brings promtool, unless it is there. Its service is not started.
-pub(crate) fn install_prometheus(_: &Path) -> Result<()> {
-    if has_prometheus() {
-        return Ok(());
-    }
-    let apt = |args: &[&str]| {
-        steps::run(
-            Command::new("apt-get")
-                .args(["-q", "-y"])
-                .args(args)
-                .env("DEBIAN_FRONTEND", "noninteractive")
-                // The package's script starts no service when the system is told to.
-                .env("RUNLEVEL", "1"),
-        )
-    };
-    apt(&["update"])?;
-    apt(&["install", "--no-install-recommends", "prometheus"])?;
-    ensure!(
-        has_prometheus(),
-        "apt-get install left no prometheus and promtool"
-    );
-    Ok(())
-}
-
-fn has_prometheus() -> bool {
-    steps::has("prometheus") && steps::has("promtool")
 }

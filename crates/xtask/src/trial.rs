@@ -18,14 +18,18 @@ use std::{
 /// What to try.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Trial {
-    /// Sweeps over cells that are the same but for their name: how many name a difference.
+    /// Sweeps over cells that are the same but for their name, simulated ones first: how many name a
+    /// difference.
     Same {
         #[command(flatten)]
         sweeps: Sweeps,
+        /// Simulated sweeps of each kind; 0 for none.
+        #[arg(long, default_value_t = 2000)]
+        simulated: u64,
     },
     /// Sweeps over bench-reth and bench-reth slowed down: how many find it.
     ///
-    /// Nothing is saved during a pass: saving in the background would go on while the engine is delayed,
+    /// Nothing is persisted during a pass: persistence in the background would go on while the engine is delayed,
     /// and so make up for a part of the delay.
     Slowed {
         #[command(flatten)]
@@ -61,8 +65,8 @@ pub(crate) enum Trial {
 /// A row of sweeps.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Sweeps {
-    /// How many sweeps.
-    #[arg(long, default_value_t = 20)]
+    /// How many sweeps; 0 for none.
+    #[arg(long, default_value_t = 10)]
     sweeps: u32,
     /// Rounds of each.
     #[arg(long, default_value_t = 6)]
@@ -76,26 +80,39 @@ pub(crate) struct Sweeps {
     /// Let the cells of each sweep take turns.
     #[arg(long)]
     interleave: bool,
-    /// New folder for their results.
+    /// New folder for their results; needed when any are made.
     #[arg(long)]
-    out: PathBuf,
+    out: Option<PathBuf>,
+}
+
+impl Sweeps {
+    /// Where results go; none when no sweep is to be made.
+    fn folder(&self) -> Result<Option<&Path>> {
+        match (self.sweeps, &self.out) {
+            (0, _) => Ok(None),
+            (_, Some(folder)) => Ok(Some(folder)),
+            (sweeps, None) => bail!(
+                "no folder for the results of {sweeps} sweeps: add --out DIR with a new folder, or --sweeps 0"
+            ),
+        }
+    }
 }
 
 /// Runs the trial and prints its figures.
 pub(crate) fn start(root: &Path, trial: &Trial) -> Result<()> {
-    run(cargo(root).args(["build", "--release", "--locked", "--bins"]))?;
-    let programs = root.join("target/release");
     match trial {
-        Trial::Same { sweeps } => row(
-            &programs,
-            sweeps,
-            &["--axis", "env:ENGINE_BENCH_NAME_ONLY=a,b"],
-            None,
-        ),
+        Trial::Same { sweeps, simulated } => {
+            let flags = ["--axis", "env:ENGINE_BENCH_NAME_ONLY=a,b"];
+            sweeps.folder()?;
+            if *simulated > 0 {
+                simulate(root, *simulated)?;
+            }
+            row(root, sweeps, &flags, None)
+        }
         Trial::Slowed { sweeps, percent } => {
             let axis = format!("bench.inject-slowdown=0,{percent}");
             let flags = ["--axis", &axis, "--set", SAVES_NOTHING];
-            row(&programs, sweeps, &flags, Some(*percent))
+            row(root, sweeps, &flags, Some(*percent))
         }
         Trial::Decision {
             chunks,
@@ -110,7 +127,7 @@ pub(crate) fn start(root: &Path, trial: &Trial) -> Result<()> {
                 bail!("--study-counts needs a number for each level of --gas {gas}");
             }
             let decision = Decision {
-                programs: &programs,
+                programs: &build(root)?,
                 chunks,
                 levels,
                 interleave: *interleave,
@@ -122,25 +139,37 @@ pub(crate) fn start(root: &Path, trial: &Trial) -> Result<()> {
     }
 }
 
+/// Builds what the trials run; gives its folder.
+fn build(root: &Path) -> Result<PathBuf> {
+    run(cargo(root).args(["build", "--release", "--locked", "--bins"]))?;
+    Ok(root.join("target/release"))
+}
+
+/// Prints the tables of so many simulated sweeps of each kind.
+fn simulate(root: &Path, sweeps: u64) -> Result<()> {
+    let flags = ["run", "--release", "--locked", "--package", "bench-stats"];
+    let example = ["--example", "simulate", "--", &sweeps.to_string()];
+    run(cargo(root).args(flags).args(example))
+}
+
 /// The flag of a sweep whose cells take turns.
 fn interleaving(interleave: bool) -> Option<&'static str> {
     interleave.then_some("--interleave")
 }
 
-/// Blocks that an engine keeps before it saves any: more than a pass has.
+/// Blocks that an engine keeps before it persists any: more than a pass has.
 const SAVES_NOTHING: &str = "engine.persistence-threshold=100000";
 
 /// Runs sweeps over one axis of two values, which is among `flags`, and counts their verdicts.
-fn row(
-    programs: &Path,
-    sweeps: &Sweeps,
-    flags: &[&str],
-    injected_percent: Option<f64>,
-) -> Result<()> {
-    make_new(&sweeps.out)?;
+fn row(root: &Path, sweeps: &Sweeps, flags: &[&str], injected_percent: Option<f64>) -> Result<()> {
+    let Some(folder) = sweeps.folder()? else {
+        return Ok(());
+    };
+    let programs = build(root)?;
+    make_new(folder)?;
     let (mut named, mut covered) = (0, 0);
     for number in 1..=sweeps.sweeps {
-        let out = sweeps.out.join(format!("{number:03}"));
+        let out = folder.join(format!("{number:03}"));
         let mut command = Command::new(programs.join("engine-bench"));
         command
             .args(["sweep", "--quiet", "--gas", &sweeps.gas])

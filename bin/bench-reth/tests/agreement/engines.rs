@@ -6,32 +6,10 @@ use engine_api::{
     jwt::JwtSecret,
 };
 use serde_json::{Value, json};
-use std::{
-    ffi::OsString,
-    io::{BufRead, BufReader, Read},
-    path::Path,
-    process::{Child, Command, Stdio},
-    thread,
-};
+use std::{ffi::OsString, path::Path, process::Command};
 use tempfile::TempDir;
+use testkit::{Pipe, Running, node::program};
 use tokio::runtime::Runtime;
-
-/// Names geth's program; `cargo xtask test` sets it.
-const GETH_VARIABLE: &str = "ENGINE_BENCH_GETH";
-
-/// Where geth is, or nothing when this machine has none and need not.
-pub(crate) fn geth() -> Option<OsString> {
-    let found = std::env::var_os(GETH_VARIABLE);
-    let in_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
-    assert!(
-        found.is_some() || !in_ci,
-        "nothing is skipped in CI: {GETH_VARIABLE} is not set"
-    );
-    if found.is_none() {
-        eprintln!("SKIPPED: {GETH_VARIABLE} is not set; cargo xtask test sets it");
-    }
-    found
-}
 
 /// geth's error code for a request of the public port that took longer than its server waits;
 /// sometimes it only closes the connection.
@@ -49,11 +27,11 @@ pub(crate) enum Port {
 /// The result of a method, or the error object.
 pub(crate) type Answer = Result<Value, RpcError>;
 
-/// An engine that answers. It is killed when dropped.
+/// An engine that answers.
 struct Engine {
-    child: Child,
     public: EngineClient,
     engine: EngineClient,
+    _process: Running,
 }
 
 impl Engine {
@@ -73,14 +51,6 @@ impl Engine {
             }
         }
         panic!("{method}: no answer in time, {ATTEMPTS} times")
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -153,7 +123,7 @@ impl Engines {
 }
 
 fn start_bench_reth(folder: &Path) -> Engine {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_bench-reth"));
+    let mut command = program();
     command
         .args(["node", "--with-unused-ports", "--color", "never", "--http"])
         .args(["--http.api", "eth,net,web3,debug,testing"])
@@ -167,21 +137,18 @@ fn start_bench_reth(folder: &Path) -> Engine {
         .arg("--chain")
         .arg(folder.join("genesis.json"))
         .arg("--datadir")
-        .arg(folder.join("bench-reth"))
-        .env_remove("RUST_LOG")
-        .stdout(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let stdout = child.stdout.take().unwrap();
-    let log = read_until(stdout, "Starting consensus engine");
+        .arg(folder.join("bench-reth"));
+    let process = Running::start(&mut command);
+    let log = process.lines_until(Pipe::Out, "Starting consensus engine");
     let url = |message: &str| {
         let line = log.iter().find(|line| line.contains(message)).unwrap();
-        line.rsplit_once("url=").unwrap().1.trim().to_owned()
+        line.rsplit_once("url=").unwrap().1.to_owned()
     };
     let addresses = [
         url("RPC HTTP server started"),
         url("RPC auth server started"),
     ];
-    connect(child, &addresses, folder)
+    connect(process, &addresses, folder)
 }
 
 fn start_geth(geth: &OsString, folder: &Path, gas_limit: &str) -> Engine {
@@ -216,11 +183,9 @@ fn start_geth(geth: &OsString, folder: &Path, gas_limit: &str) -> Engine {
         .arg("--authrpc.jwtsecret")
         .arg(folder.join("jwt.hex"))
         .arg("--datadir")
-        .arg(&datadir)
-        .stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let stderr = child.stderr.take().unwrap();
-    let log = read_until(stderr, "auth=true");
+        .arg(&datadir);
+    let process = Running::start(&mut command);
+    let log = process.lines_until(Pipe::Err, "auth=true");
     let endpoint = |auth: &str| {
         let started = |line: &&String| line.contains("HTTP server started") && line.contains(auth);
         let line = log.iter().find(started).unwrap();
@@ -228,28 +193,14 @@ fn start_geth(geth: &OsString, folder: &Path, gas_limit: &str) -> Engine {
         rest.split(' ').next().unwrap().to_owned()
     };
     let addresses = [endpoint("auth=false"), endpoint("auth=true")];
-    connect(child, &addresses, folder)
+    connect(process, &addresses, folder)
 }
 
-fn connect(child: Child, [public, auth]: &[String; 2], folder: &Path) -> Engine {
+fn connect(process: Running, [public, auth]: &[String; 2], folder: &Path) -> Engine {
     let secret = JwtSecret::read(&folder.join("jwt.hex")).unwrap();
     Engine {
-        child,
         public: EngineClient::new(&format!("http://{public}"), None).unwrap(),
         engine: EngineClient::new(&format!("http://{auth}"), Some(secret)).unwrap(),
+        _process: process,
     }
-}
-
-/// The lines of a log up to the one that contains `last`; what follows is read and dropped.
-fn read_until(log: impl Read + Send + 'static, last: &str) -> Vec<String> {
-    let mut log = BufReader::new(log);
-    let mut lines: Vec<String> = Vec::new();
-    while !lines.last().is_some_and(|line| line.contains(last)) {
-        let mut line = String::new();
-        let read = log.read_line(&mut line).unwrap();
-        assert_ne!(read, 0, "the program ended before it was ready: {lines:#?}");
-        lines.push(line);
-    }
-    thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-    lines
 }

@@ -24,6 +24,7 @@ use chain::Fork;
 use counts::Counts;
 use duel::Duel;
 use std::path::PathBuf;
+use testkit::{Tool, require};
 
 const ZERO: &str = "0x0000000000000000000000000000000000000000000000000000000000000000";
 
@@ -32,7 +33,7 @@ const BEGINNINGS: [Fork; 4] = [Fork::Paris, Fork::Cancun, Fork::Prague, Fork::Bp
 
 /// Plays `blocks` blocks on a chain that begins with `first`.
 fn play(seed: u64, first: Fork, blocks: u64) -> Option<Counts> {
-    let geth = engines::geth()?;
+    let geth = require(Tool::Geth)?;
     let forks = Fork::ALL.len() as u64 - first as u64;
     // Reorgs go back in time: the last fork must be reached all the same.
     let blocks_per_fork = blocks * 3 / (4 * forks);
@@ -63,7 +64,9 @@ fn random_blocks_agree_under_the_newest_rules() {
 
 #[test]
 fn wrong_blocks_are_wrong_on_both() {
-    let Some(geth) = engines::geth() else { return };
+    let Some(geth) = require(Tool::Geth) else {
+        return;
+    };
     for first in [
         Fork::Paris,
         Fork::Shanghai,
@@ -116,7 +119,7 @@ fn soak() {
 #[ignore = "needs a file: cargo xtask soak agreement --replay FILE"]
 fn replay() {
     let file = PathBuf::from(std::env::var_os("AGREEMENT_REPLAY").unwrap());
-    let geth = engines::geth().unwrap();
+    let geth = require(Tool::Geth).unwrap();
     let differences = record::replay(&geth, &file);
     println!("{}", differences.join("\n"));
     assert!(differences.is_empty(), "they still disagree");

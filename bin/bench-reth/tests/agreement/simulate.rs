@@ -5,6 +5,7 @@ use crate::{
     engines::{self, Engines, Port},
 };
 use serde_json::{Value, json};
+use testkit::Tool;
 
 const RICH: &str = "0x00000000000000000000000000000000000051c4";
 const POOR: &str = "0x0000000000000000000000000000000000009004";
@@ -153,7 +154,7 @@ fn without_chains(mut answer: Value) -> Value {
 }
 
 pub(crate) fn compare(first: Fork) -> Option<usize> {
-    let geth = engines::geth()?;
+    let geth = testkit::require(Tool::Geth)?;
     let chain = Chain::new(4, first, 1_000);
     let mut engines = Engines::start(&geth, &chain.genesis);
     let requests = requests();

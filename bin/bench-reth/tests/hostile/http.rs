@@ -1,10 +1,8 @@
 //! Malformed HTTP and JSON-RPC on the public server and the auth port.
 
-use super::{
-    support::World,
-    wire::{Answer, PING, assert_alive, connect, exchange, json, post, read_answer, token},
-};
+use super::wire::{Answer, PING, assert_alive, connect, exchange, json, post, read_answer};
 use std::io::Write as _;
+use testkit::node::World;
 
 const JSON: &str = "content-type: application/json";
 const HOST: &str = "host: localhost";
@@ -318,7 +316,7 @@ fn requests_on_one_connection_are_answered_in_order() {
 fn the_auth_port_reads_nothing_of_a_request_without_one_fresh_token() {
     let world = World::new();
     let node = world.node(&[]);
-    let good = token(&node);
+    let good = node.token();
     let other = format!("{good}x");
     let huge = format!("authorization: Bearer {}", "a".repeat(100_000));
     let blanks = good.replace("Bearer ", "Bearer    ");
@@ -404,7 +402,7 @@ fn the_auth_port_refuses_before_it_reads_a_body_or_opens_a_websocket() {
     assert_eq!(
         exchange(
             &node.auth,
-            &upgrade(&format!("host: a\r\n{}", token(&node)))
+            &upgrade(&format!("host: a\r\n{}", node.token()))
         )
         .status,
         101

@@ -1,7 +1,7 @@
 //! Chain files that are damaged: the error says where, the exit code is 2, and the chain ends at the
 //! last valid block.
 
-use super::support::{Node, World, block_rlp, stderr};
+use testkit::node::{Node, World, block_rlp, stderr};
 /// The blocks of a chain, and its node.
 fn blocks(node: &Node, count: usize) -> Vec<Vec<u8>> {
     (0..count)

@@ -7,7 +7,5 @@ mod abuse;
 mod http;
 mod import;
 mod payloads;
-#[path = "../support/mod.rs"]
-mod support;
 mod websocket;
 mod wire;

@@ -2,10 +2,7 @@
 //! transaction itself has to be found wanting. One that decodes leaves the parent as the last valid
 //! block.
 
-use super::{
-    support::{Node, World, ZERO},
-    wire::assert_alive,
-};
+use super::wire::assert_alive;
 use alloy_consensus::{SignableTransaction, TxEip1559, TxEip4844, TxEnvelope, TxLegacy};
 use alloy_eips::eip2718::Encodable2718;
 use alloy_primitives::{Address, B256, Bytes, Signature, U256, hex};
@@ -13,6 +10,7 @@ use alloy_rpc_types_engine::{
     CancunPayloadFields, ExecutionPayload, ExecutionPayloadSidecar, PraguePayloadFields,
 };
 use serde_json::{Value, json};
+use testkit::node::{Node, World, ZERO};
 
 /// Half the order of the curve: the largest `s` a transaction may have.
 const HALF_ORDER: U256 = U256::from_limbs([

@@ -1,16 +1,14 @@
 //! A WebSocket spoken byte by byte: frames that break the protocol, floods, and clients that never
 //! take an answer.
 
-use super::{
-    support::World,
-    wire::{PING, assert_alive, connect, exchange, memory_bytes, read_answer},
-};
+use super::wire::{PING, assert_alive, connect, exchange, memory_bytes, read_answer};
 use serde_json::Value;
 use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
     time::Duration,
 };
+use testkit::node::World;
 
 const TEXT: u8 = 0x81;
 const CONTINUE: u8 = 0x00;

@@ -1,26 +1,22 @@
 //! The rounds of the kill test, and the state the datadir must be in between them.
 
-use crate::{
-    busy::{BRANCH, Chain, Draws, FORK, TRUNK},
-    support::{Node, World, ZERO, stderr},
-};
-use engine_api::jwt::unix_time_s;
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
 use serde_json::{Value, json};
 use std::{
     fmt,
-    io::{Read as _, Write as _},
-    net::TcpStream,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
+};
+use testkit::{
+    Signal,
+    busy::{BRANCH, Chain, Draws, FORK, TRUNK},
+    http,
+    node::{Node, World, ZERO, program, stderr},
+    send_signal,
 };
 
 /// What was done so far.
@@ -157,7 +153,7 @@ impl Supervisor {
         node
     }
 
-    /// Sends blocks to a node with random save thresholds until it is killed.
+    /// Sends blocks to a node with random persistence thresholds until it is killed.
     fn replay(&mut self) {
         let threshold = [0, 0, 1, 2, 5][self.draws.below(5) as usize].to_string();
         let buffer = self.draws.below(3).to_string();
@@ -167,13 +163,13 @@ impl Supervisor {
             "--engine.memory-block-buffer-target",
             &buffer,
         ]);
-        let reported = watch_saves(&node.ws);
+        let reported = watch_persisted(&node.ws);
         let from = (self.on_branch, self.head);
-        // Aimed at a save just begun, or anywhere.
+        // Aimed at a batch just begun, or anywhere.
         let aimed = self.draws.below(2) == 0;
         let blocks = 1 + self.draws.below(12);
         let delay = Duration::from_micros(self.draws.below(if aimed { 12_000 } else { 900_000 }));
-        let killer = (!aimed).then(|| kill_after(&node.child, delay));
+        let killer = (!aimed).then(|| kill_after(node.process.id(), delay));
         let reorg_at = self.draws.below(3 * blocks);
         let mut sent = from;
         let mut reorged = false;
@@ -201,9 +197,9 @@ impl Supervisor {
         }
         match killer {
             Some(killer) => killer.join().unwrap(),
-            None => node.child.kill().unwrap(),
+            None => node.kill(),
         }
-        node.child.wait().unwrap();
+        drop(node);
         self.figures.replay += 1;
         let left = self.settle();
         assert!(
@@ -214,7 +210,7 @@ impl Supervisor {
         let reported = reported.load(Ordering::SeqCst);
         assert!(
             reorged || left.head >= reported,
-            "block {reported} was reported as saved, the head is {}",
+            "block {reported} was reported as persisted, the head is {}",
             left.head
         );
         self.figures.resent += sent.1.saturating_sub(left.head);
@@ -383,12 +379,8 @@ impl Supervisor {
     }
 
     fn command(&self, arguments: &[&str], datadir: &Path) -> Command {
-        let mut command = Command::new(PathBuf::from(env!("CARGO_BIN_EXE_bench-reth")));
-        command
-            .args(arguments)
-            .arg("--datadir")
-            .arg(datadir)
-            .env_remove("RUST_LOG");
+        let mut command = program();
+        command.args(arguments).arg("--datadir").arg(datadir);
         command
     }
 
@@ -415,16 +407,15 @@ impl Supervisor {
 }
 
 /// Kills a process that is not waited for meanwhile.
-fn kill_after(child: &Child, delay: Duration) -> std::thread::JoinHandle<()> {
-    let pid = Pid::from_raw(child.id().try_into().unwrap());
+fn kill_after(process: u32, delay: Duration) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         std::thread::sleep(delay);
-        kill(pid, Signal::SIGKILL).unwrap();
+        send_signal(process, Signal::SIGKILL);
     })
 }
 
-/// The highest block that the node has announced as saved, for as long as it lives.
-fn watch_saves(address: &str) -> Arc<AtomicU64> {
+/// The highest block that the node has announced as persisted, for as long as it lives.
+fn watch_persisted(address: &str) -> Arc<AtomicU64> {
     let highest = Arc::new(AtomicU64::new(0));
     let (noted, url) = (highest.clone(), format!("ws://{address}"));
     std::thread::spawn(move || {
@@ -432,10 +423,10 @@ fn watch_saves(address: &str) -> Arc<AtomicU64> {
             .enable_all()
             .build();
         runtime.unwrap().block_on(async {
-            let Ok(mut saves) = engine_api::subscribe::subscribe_persisted(&url).await else {
+            let Ok(mut persisted) = engine_api::subscribe::subscribe_persisted(&url).await else {
                 return;
             };
-            while let Ok(block) = saves.next().await {
+            while let Ok(block) = persisted.next().await {
                 noted.fetch_max(block.number, Ordering::SeqCst);
             }
         });
@@ -470,20 +461,5 @@ fn payload(node: &Node, envelope: &Value) -> Option<Value> {
 
 /// Asks the auth port; `None` when the node is gone before it has answered.
 fn ask(node: &Node, method: &str, params: Value) -> Option<Value> {
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
-    let token = node.secret.mint(unix_time_s());
-    let mut stream = TcpStream::connect(&node.auth).ok()?;
-    stream
-        .set_read_timeout(Some(Duration::from_secs(120)))
-        .ok()?;
-    let head = format!(
-        "POST / HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\n\
-         authorization: Bearer {token}\r\ncontent-length: {}\r\n\r\n",
-        node.auth,
-        body.len()
-    );
-    stream.write_all(format!("{head}{body}").as_bytes()).ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
+    http::call_raw(&node.auth, &[&node.token()], method, &params)
 }

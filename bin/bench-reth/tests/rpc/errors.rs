@@ -186,7 +186,7 @@ fn unknown_blocks_methods_and_filters_have_their_codes() {
 #[test]
 fn a_block_of_a_side_chain_is_not_canonical() {
     let reader = trunk();
-    let side = crate::busy::FORK + 1;
+    let side = testkit::busy::FORK + 1;
     reader.send(true, side);
     let hash = &CHAIN.block(true, side).unwrap().hash;
     let block = reader.ask("eth_getBlockByHash", json!([hash, false]));

@@ -1,12 +1,13 @@
 //! Logs, filters and subscriptions: what is asked for, no less and no more, over reorganisations.
 
-use crate::{CHAIN, Reader, TRUNK, WRITER, busy::FORK, hex, list, trunk};
+use crate::{CHAIN, Reader, TRUNK, WRITER, hex, list, trunk};
 use jsonrpsee_core::{
     client::{Subscription, SubscriptionClientT},
     params::ArrayParams,
 };
 use jsonrpsee_ws_client::WsClientBuilder;
 use serde_json::{Value, json};
+use testkit::busy::FORK;
 
 /// All logs of the receipts of canonical blocks, oldest first.
 fn logs_of_receipts(reader: &Reader, blocks: std::ops::RangeInclusive<u64>) -> Vec<Value> {

@@ -4,23 +4,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-#[path = "../support/busy.rs"]
-#[expect(dead_code, reason = "other test programs use the rest")]
-mod busy;
 mod errors;
 mod events;
 mod forms;
 mod places;
 mod proofs;
 mod simulate;
-#[path = "../support/mod.rs"]
-#[expect(dead_code, reason = "other test programs use the rest")]
-mod support;
 
-use busy::{Chain, TRUNK};
 use serde_json::{Value, json};
 use std::sync::LazyLock;
-use support::{Node, World, stderr};
+use testkit::{
+    busy::{self, Chain, TRUNK},
+    node::{Node, World, block_rlp, stderr},
+};
 
 /// Blocks below this one are in the database.
 const FIRST_IN_MEMORY: u64 = 45;
@@ -47,7 +43,7 @@ impl Reader {
         let stored = head.min(FIRST_IN_MEMORY - 1);
         let blocks = (1..=stored).filter_map(|number| CHAIN.block(false, number));
         let rlp: Vec<u8> = blocks
-            .flat_map(|block| support::block_rlp(&block.envelope))
+            .flat_map(|block| block_rlp(&block.envelope))
             .collect();
         std::fs::write(&file, rlp).unwrap();
         let genesis = world.genesis();

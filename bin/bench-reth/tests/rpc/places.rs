@@ -157,7 +157,7 @@ fn tags_name_the_blocks_of_the_fork_choice() {
         ("earliest", 0),
         ("latest", TRUNK),
         ("safe", TRUNK - 3),
-        ("finalized", crate::busy::FORK),
+        ("finalized", testkit::busy::FORK),
     ] {
         let block = reader.ask("eth_getBlockByNumber", json!([tag, false]));
         assert_eq!(block["number"], hex(number), "{tag}");

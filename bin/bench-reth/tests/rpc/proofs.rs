@@ -69,7 +69,7 @@ fn proofs_hold_in_memory_in_the_database_and_in_its_past() {
 #[test]
 fn the_state_of_a_side_chain_is_proven_too() {
     let reader = trunk();
-    let fork = crate::busy::FORK;
+    let fork = testkit::busy::FORK;
     let numbers = [fork + 1, fork + 2];
     for number in numbers {
         reader.send(true, number);

@@ -1,6 +1,6 @@
 //! Simulated blocks: a copy of a real block has its roots, and messages are told of as specified.
 
-use crate::{FIRST_IN_MEMORY, Reader, busy::TRUNK, hex, list, trunk};
+use crate::{FIRST_IN_MEMORY, Reader, TRUNK, hex, list, trunk};
 use serde_json::{Value, json};
 
 const SENDER: &str = "0x00000000000000000000000000000000005e0de5";

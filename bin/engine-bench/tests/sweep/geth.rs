@@ -3,25 +3,11 @@
 use crate::{cells, forge_state_root, rows, support::World};
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, fs};
+use testkit::{Tool, require};
 
-/// Names geth's program; `cargo xtask test` sets it.
-const GETH_VARIABLE: &str = "ENGINE_BENCH_GETH";
-
-/// The smallest state there is.
-const STATE: &str = "--profile large:2000:10000 --gas 2M";
-
-/// Where geth is, or nothing when this machine has none and need not.
+/// Where geth is.
 fn geth() -> Option<String> {
-    let found = std::env::var(GETH_VARIABLE).ok();
-    let in_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
-    assert!(
-        found.is_some() || !in_ci,
-        "nothing is skipped in CI: {GETH_VARIABLE} is not set"
-    );
-    if found.is_none() {
-        eprintln!("SKIPPED: {GETH_VARIABLE} is not set; cargo xtask test sets it");
-    }
-    found
+    Some(require(Tool::Geth)?.into_string().unwrap())
 }
 
 /// The cells of an engine.
@@ -36,7 +22,7 @@ fn both_engines_are_measured_on_the_same_payloads() {
     let Some(geth) = geth() else { return };
     let world = World::new();
     let ended = world.ok(&format!(
-        "sweep --engine bench-reth --engine geth={geth} {STATE} --count 4 --chunks 5,60 --rounds 3 \
+        "sweep --engine bench-reth --engine geth={geth} --gas 2M --count 4 --chunks 5,60 --rounds 3 \
          --out @out"
     ));
     for part in [
@@ -95,7 +81,7 @@ fn geth_alone_gets_payloads_and_every_figure_follows_from_its_samples() {
     let world = World::new();
     // A seed of its own, so that no other test has made the payloads.
     world.ok(&format!(
-        "sweep --engine geth={geth} {STATE} --seed 4 --count 3 --rounds 1 --axis cache=256,512 \
+        "sweep --engine geth={geth} --gas 2M --seed 4 --count 3 --rounds 1 --axis cache=256,512 \
          --axis cache.noprefetch=on,off --axis env:GOGC=50,100 --out @out"
     ));
     let report = world.report("out");
@@ -128,11 +114,10 @@ fn recompute(world: &World, cell: &Value) -> usize {
 fn a_wrong_state_root_gives_geth_no_number() {
     let Some(geth) = geth() else { return };
     let world = World::new();
-    let generate = format!("generate {STATE} --count 3 --out @payloads");
-    world.ok(&generate);
+    world.ok("generate --gas 2M --count 3 --out @payloads");
     forge_state_root(&world.path("payloads/2M/payload_block_3.json"));
     let ended = world.run(&format!(
-        "sweep --engine geth={geth} {STATE} --rounds 1 --payloads @payloads --out @out"
+        "sweep --engine geth={geth} --gas 2M --rounds 1 --payloads @payloads --out @out"
     ));
     assert_eq!(ended.code, Some(2), "{ended:?}");
     let failure = &world.report("out")["failures"][0];
@@ -148,8 +133,8 @@ fn a_wrong_state_root_gives_geth_no_number() {
 fn a_datadir_of_geth_is_copied_and_no_other_block_can_be_its_base() {
     let Some(geth) = geth() else { return };
     let world = World::new();
-    let sweep = format!("sweep --engine geth={geth} {STATE} --datadir @datadir");
-    world.ok("init --profile large:2000:10000 --datadir @datadir");
+    let sweep = format!("sweep --engine geth={geth} --gas 2M --datadir @datadir");
+    world.ok("init --datadir @datadir");
     world.ok(&format!("{sweep} --rounds 1 --count 2 --out @made"));
     assert_eq!(cells(&world.report("made"))[0]["payloads"], 2);
     for (flags, part) in [
@@ -159,7 +144,7 @@ fn a_datadir_of_geth_is_copied_and_no_other_block_can_be_its_base() {
         ),
         ("--wait-for-persistence --out @b", "which `geth` does not"),
         ("--axis no-such-flag=1,2 --out @c", "--no-such-flag"),
-        ("--target-block 1 --count 2 --out @d", "ends at block 0"),
+        ("--target-block 1 --count 2 --out @d", "above block 0"),
     ] {
         let refused = world.run(&format!("{sweep} {flags}"));
         assert_eq!(refused.code, Some(2), "{flags}: {refused:?}");

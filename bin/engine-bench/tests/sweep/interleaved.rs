@@ -2,8 +2,12 @@
 //!
 //! Invariant: no test looks at how long anything took.
 
-use crate::{cells, support::World, support::rows, support::wait_for};
+use crate::{
+    cells,
+    support::{World, rows},
+};
 use std::{collections::BTreeSet, fs};
+use testkit::{Signal, is_frozen, wait_for};
 
 /// Two cells and the A/A control of one of them.
 const CELLS: &str = "--gas 2M --count 6 --chunks 15,60 --interleave";
@@ -17,15 +21,6 @@ fn engines(world: &World) -> Vec<u32> {
         owner["pid"].as_u64()?.try_into().ok()
     };
     (1..=3).filter_map(pid).collect()
-}
-
-/// Whether a process is stopped by a signal.
-fn is_frozen(pid: &u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit_once(") ")
-        .map(|(_, fields)| fields.as_bytes()[0]);
-    state == Some(b'T')
 }
 
 #[test]
@@ -74,10 +69,10 @@ fn a_sweep_that_is_killed_while_engines_are_frozen_leaves_none() {
     let sweep = world.start(&format!("sweep {CELLS} {slow} --rounds 2 --out @out"));
     let frozen = wait_for("two of three to be frozen", || {
         let engines = engines(&world);
-        let frozen = engines.iter().filter(|pid| is_frozen(pid)).count();
+        let frozen = engines.iter().filter(|pid| is_frozen(**pid)).count();
         (engines.len() == 3 && frozen == 2).then_some(engines)
     });
-    sweep.signal("KILL");
+    sweep.signal(Signal::SIGKILL);
     sweep.end();
     wait_for("the kernel to end them", || {
         let alive = |pid: &&u32| {
@@ -101,7 +96,7 @@ fn a_sweep_that_is_killed_while_engines_are_frozen_leaves_none() {
 #[test]
 fn a_datadir_in_place_has_no_seat_for_a_second_engine() {
     let world = World::new();
-    world.ok("init --profile small --seed 2 --datadir @datadir");
+    world.ok("init --seed 2 --datadir @datadir");
     let line = "sweep --datadir @datadir --in-place --interleave --chunks 15,60 --gas 2M --count 2 --out @out";
     let ended = world.run(line);
     assert_eq!(ended.code, Some(2), "{ended:?}");

@@ -14,7 +14,7 @@ mod observe;
 mod observed;
 mod profiled;
 mod support;
-mod tools;
+mod variables;
 mod workload;
 
 use alloy_consensus::TxEnvelope;
@@ -26,7 +26,8 @@ use alloy_rpc_types_engine::{
 use engine_api::PayloadFile;
 use serde_json::Value;
 use std::{fs, path::Path};
-use support::{World, files, json, rows, signal, wait_for};
+use support::{World, files, json, rows};
+use testkit::{Signal, send_signal, wait_for};
 
 /// Flags of a sweep that is over in seconds.
 const SHORT: &str = "--gas 2M --count 6 --order sequential";
@@ -77,8 +78,10 @@ fn recompute(world: &World, cell: &Value) -> f64 {
 
 #[test]
 fn the_chunk_size_acts_and_every_figure_follows_from_the_samples() {
-    let world = World::new();
-    world.ok(&format!("sweep --chunks 5,60,100000 {SHORT} --out @out"));
+    let world = World::empty();
+    world.ok(&format!(
+        "sweep --profile small --chunks 5,60,100000 {SHORT} --out @out"
+    ));
     let report = world.report("out");
     assert_eq!(report["complete"], true);
     assert_eq!(cells(&report).len(), 3);
@@ -234,7 +237,7 @@ fn an_engine_that_is_killed_fails_its_cell_alone() {
     let engine = wait_for("the first payload", || {
         first_block(&world, "1-chunk15-gas2M")
     });
-    signal(engine, "KILL");
+    send_signal(engine, Signal::SIGKILL);
     let ended = sweep.end();
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let report = world.report("out");
@@ -261,7 +264,7 @@ fn an_interrupted_sweep_is_readable_and_can_be_completed() {
     wait_for("the second visit", || {
         first_block(&world, "1-chunk60-gas2M")
     });
-    sweep.signal("INT");
+    sweep.signal(Signal::SIGINT);
     let ended = sweep.end();
     assert_eq!(ended.code, Some(130), "{ended:?}");
     assert!(ended.stderr.contains("sweep --resume"), "{}", ended.stderr);
@@ -291,7 +294,7 @@ fn an_interrupted_sweep_is_readable_and_can_be_completed() {
 #[test]
 fn a_datadir_of_the_user_is_copied_unless_it_is_worked_on_in_place() {
     let world = World::new();
-    world.ok("init --profile small --seed 2 --datadir @datadir");
+    world.ok("init --seed 2 --datadir @datadir");
     let before = files(&world.path("datadir"));
     let sweep = "sweep --datadir @datadir --chunks 15 --gas 2M --count 4";
     world.ok(&format!("{sweep} --out @copied"));
@@ -313,9 +316,7 @@ fn a_datadir_of_the_user_is_copied_unless_it_is_worked_on_in_place() {
     let ahead = world.run(&format!("{sweep} --target-block 9 --out @ahead"));
     assert_eq!(ahead.code, Some(2));
     assert!(
-        ahead
-            .stderr
-            .contains("ends at block 4, behind --target-block 9"),
+        ahead.stderr.contains("--target-block 9 is above block 4"),
         "{}",
         ahead.stderr
     );

@@ -1,10 +1,7 @@
 //! A real Prometheus beside a sweep, with the configuration that is shipped: what the dashboards draw is
 //! there.
 
-use super::{
-    support::{World, wait_for},
-    tools::{Beside, find, free_port, get},
-};
+use super::support::{TINY, World};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -12,12 +9,13 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
+use testkit::{Running, Tool, free_port, http::get, require, wait_for};
 
 /// Ports that the shipped configuration names: engine-bench's and bench-reth's.
 const SHIPPED: [u16; 2] = [9464, 9001];
 
 /// What need not have happened for a dashboard to be right: no client of another fork calls, and nothing
-/// waits for a save.
+/// waits for persistence.
 const RARE: [&str; 6] = [
     "new_payload_v1_",
     "new_payload_v2_",
@@ -79,7 +77,7 @@ fn values(prometheus: u16, expression: &str) -> Vec<f64> {
 
 #[test]
 fn every_expression_of_every_dashboard_finds_data_in_a_prometheus_that_scrapes_both_programs() {
-    let Some(program) = find("prometheus", "ENGINE_BENCH_PROMETHEUS") else {
+    let Some(program) = require(Tool::Prometheus) else {
         return;
     };
     let world = World::new();
@@ -92,7 +90,7 @@ fn every_expression_of_every_dashboard_finds_data_in_a_prometheus_that_scrapes_b
     }
     let file = world.path("prometheus.yml");
     fs::write(&file, configuration).unwrap();
-    let _prometheus = Beside::start(
+    let _prometheus = Running::start(
         Command::new(program)
             .arg(format!("--config.file={}", file.display()))
             .arg(format!(
@@ -103,11 +101,13 @@ fn every_expression_of_every_dashboard_finds_data_in_a_prometheus_that_scrapes_b
     );
     wait_for("Prometheus", || get(prometheus, "/-/ready"));
 
-    world.ok("bench-reth init --profile large:2000:10000 --seed 1 --datadir @dev");
+    world.ok(&format!(
+        "bench-reth init --profile {TINY} --seed 1 --datadir @dev"
+    ));
     let mut by_hand =
         world.command("bench-reth node --datadir @dev --chain @dev/chain.json --with-unused-ports");
     by_hand.arg(format!("--metrics=127.0.0.1:{node}"));
-    let _node = Beside::start(&mut by_hand);
+    let _node = Running::start(&mut by_hand);
     world.ok(&format!(
         "sweep --chunks 5,60 --gas 2M --count 7 --rounds 3 --no-aa --warmup none --wait-time 300ms \
          --metrics 127.0.0.1:{sweep} --out @out"

@@ -1,9 +1,7 @@
 //! `engine-bench observe` with a real Prometheus and a real Jaeger.
 
-use super::{
-    support::{World, wait_for},
-    tools::{find, free_port, get},
-};
+use super::support::World;
+use testkit::{Tool, http::get, is_free, require, wait_for};
 
 /// Stops what was started also when the test fails.
 struct Down<'a>(&'a World);
@@ -16,20 +14,19 @@ impl Drop for Down<'_> {
 
 #[test]
 fn what_is_installed_is_started_once_and_stopped() {
-    let programs = [
-        ("prometheus", "ENGINE_BENCH_PROMETHEUS"),
-        ("jaeger-all-in-one", "ENGINE_BENCH_JAEGER"),
-    ];
-    if programs
-        .map(|(name, variable)| find(name, variable))
+    if [Tool::Prometheus, Tool::Jaeger]
+        .map(require)
         .contains(&None)
     {
         return;
     }
     let world = World::new();
-    // Above the usual ports, and below those that the system gives to whoever asks for any.
-    let offset = 4_000 + free_port() % 11_000;
-    let [prometheus, pages, otlp] = [9090, 16_686, 4318].map(|port| port + offset);
+    let at = |offset: u16| [9090, 16_686, 4318].map(|port| port + offset);
+    // Above the usual ports, and below those that tests and the system give to whoever asks for any.
+    let mut offsets = 4_000..6_000;
+    let offset = offsets.find(|offset| at(*offset).into_iter().all(is_free));
+    let offset = offset.unwrap();
+    let [prometheus, pages, otlp] = at(offset);
     let _down = Down(&world);
     let observe = |what: &str| {
         let mut command = world.command(&format!("observe {what} --dir @observe"));

@@ -1,12 +1,10 @@
 //! What a sweep says about reasons: the attribution of its cells, and traces of their blocks.
 
-use super::{
-    cells,
-    support::{World, wait_for},
-    tools::{Beside, find, free_port, get},
-};
+use super::{cells, support::World};
+use engine_api::metric::{self, Scrape};
 use serde_json::Value;
-use std::{fs, process::Command};
+use std::{ffi::OsStr, fs, process::Command};
+use testkit::{Running, Tool, free_port, http::get, require, wait_for};
 
 /// A URL of a collector that does not run: nothing listens on the port of discarded data.
 const GONE: &str = "http://127.0.0.1:9";
@@ -19,26 +17,41 @@ fn parent_of<'a>(events: &'a [Value], event: &Value) -> Option<&'a str> {
     found?["name"].as_str()
 }
 
-/// The phases of a cell add up to the client's time, and agree with the log and with the samples.
+/// The phases of a cell are what the engine's metrics grew by, fit into the client's time, and agree with the
+/// log.
 fn assert_attributed(world: &World, cell: &Value) {
     let found = &cell["attribution"];
     assert_eq!(found["source"], "metrics", "{found:#}");
-    let phases = found["phases"].as_array().unwrap();
-    let sum: f64 = phases
-        .iter()
-        .map(|phase| phase["ms_per_block"].as_f64().unwrap())
-        .sum();
     let id = cell["id"].as_str().unwrap();
-    let rows = super::rows(&world.path(&format!("out/visits/1-{id}/measured/samples.csv")));
-    let client: f64 = rows
-        .iter()
-        .flat_map(|row| [&row["new_payload_ns"], &row["forkchoice_updated_ns"]])
-        .map(|ns| ns.parse::<f64>().unwrap() / 1e6)
-        .sum();
-    assert!(
-        (sum - client / rows.len() as f64).abs() < 1e-4,
-        "{sum} {client}"
-    );
+    let pass = world.path(&format!("out/visits/1-{id}/measured"));
+    let rows = super::rows(&pass.join("samples.csv"));
+    let phases = found["phases"].as_array().unwrap();
+    let phase = |key: &str| {
+        let found = phases.iter().find(|phase| phase["key"] == key);
+        found.unwrap()["ms_per_block"].as_f64().unwrap()
+    };
+    let [before, after] = ["before", "after"].map(|when| {
+        let text = fs::read_to_string(pass.join(format!("metrics-{when}.prom"))).unwrap();
+        Scrape::parse(&text)
+    });
+    for (key, metric) in [
+        ("decode", metric::PAYLOAD_DECODE),
+        ("queue", metric::QUEUE_WAIT),
+        ("transactions", metric::TRANSACTION_EXECUTION),
+        ("root_wait", metric::STATE_ROOT),
+        ("checks", metric::POST_VALIDATION),
+        ("forkchoice", metric::FORKCHOICE_LATENCY),
+    ] {
+        let sum = |scrape: &Scrape| scrape.value(&format!("{}_sum", metric.name)).unwrap();
+        let grew = 1e3 * (sum(&after) - sum(&before)) / rows.len() as f64;
+        assert!((phase(key) - grew).abs() < 1e-5, "{key}: {found:#}");
+    }
+    for rest in ["transport", "execution", "engine_rest", "forkchoice_rest"] {
+        assert!(
+            phase(rest) > -1e-5,
+            "{rest}: parts exceed the whole: {found:#}"
+        );
+    }
     assert!(
         found["log_difference"].as_f64().unwrap() < 0.05,
         "{found:#}"
@@ -83,7 +96,7 @@ fn assert_traced(world: &World, block: &Value) {
 }
 
 #[test]
-fn phases_add_up_agree_with_the_log_and_a_traced_block_holds_client_and_engine() {
+fn phases_are_what_was_measured_and_a_traced_block_holds_client_and_engine() {
     let world = World::new();
     world.ok(&format!(
         "sweep --chunks 5,100000 --gas 2M --count 6 --order sequential --trace worst:1 \
@@ -120,7 +133,7 @@ fn phases_add_up_agree_with_the_log_and_a_traced_block_holds_client_and_engine()
 }
 
 /// Jaeger with every port of its own choice on loopback.
-fn jaeger(program: &str, otlp: u16, pages: u16) -> Beside {
+fn jaeger(program: &OsStr, otlp: u16, pages: u16) -> Running {
     let mut command = Command::new(program);
     for (flag, port) in [
         ("collector.otlp.http", otlp),
@@ -133,7 +146,7 @@ fn jaeger(program: &str, otlp: u16, pages: u16) -> Beside {
     ] {
         command.arg(format!("--{flag}.host-port=127.0.0.1:{port}"));
     }
-    Beside::start(&mut command)
+    Running::start(&mut command)
 }
 
 /// Name, parent's name and tags of the spans of a trace, as Jaeger's API tells it.
@@ -220,7 +233,7 @@ fn assert_linked(trace: &Value, block: &Value) {
 
 #[test]
 fn jaeger_shows_the_trace_that_a_report_links_to() {
-    let Some(program) = find("jaeger-all-in-one", "ENGINE_BENCH_JAEGER") else {
+    let Some(program) = require(Tool::Jaeger) else {
         return;
     };
     let world = World::new();

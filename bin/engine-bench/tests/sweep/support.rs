@@ -1,59 +1,67 @@
 //! The real program in a scratch folder: small words for the tests.
 //!
-//! Invariant: one cache serves all tests of a program run, behind a lock, because making a base
-//! state is what takes time; what a test writes beside it is its own.
+//! Invariant: a test shares nothing with another. What takes time to make, a small state and payloads on it,
+//! is made once for all tests of a program run, and each gets a copy of its own.
 
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
     fs,
-    io::Read as _,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
-    thread,
-    time::{Duration, Instant},
+    process::Command,
+    sync::OnceLock,
 };
 use tempfile::TempDir;
+use testkit::{Ended, Running};
 
-/// How long anything may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The smallest state there is: most tests are about visits, not about states.
+pub(crate) const TINY: &str = "large:2000:10000";
 
-/// The cache, held by one test at a time.
-static CACHE: Mutex<()> = Mutex::new(());
-
-fn cache_dir() -> &'static Path {
+/// A cache with a tiny state and payloads on it, which nobody writes to.
+fn sealed_cache() -> &'static Path {
     // Beside the other files that cargo keeps for tests, emptied by whoever comes first: a static
     // is never dropped, so a temporary folder would stay behind.
     static DIR: OnceLock<PathBuf> = OnceLock::new();
     DIR.get_or_init(|| {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sweep-cache");
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sealed");
         if dir.exists() {
             fs::remove_dir_all(&dir).unwrap();
         }
-        dir
+        fs::create_dir(&dir).unwrap();
+        let world = World {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        world.ok("generate --gas 2M --count 6 --out @payloads");
+        let status = Command::new("mv")
+            .arg(world.path("cache"))
+            .arg(&dir)
+            .status();
+        assert!(status.unwrap().success());
+        dir.join("cache")
     })
 }
 
-/// A folder for one test, and the shared cache.
+/// A folder for one test, with a cache in it.
 pub(crate) struct World {
     folder: TempDir,
-    _cache: MutexGuard<'static, ()>,
-}
-
-/// What a command did.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    pub(crate) code: Option<i32>,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
 }
 
 impl World {
+    /// With a cache that holds a tiny state, and its first payloads of 2M.
     pub(crate) fn new() -> Self {
+        let sealed = sealed_cache();
+        let world = Self::empty();
+        let mut copy = Command::new("cp");
+        copy.args(["--archive", "--reflink=auto"]);
+        let copied = copy.arg(sealed).arg(world.folder.path()).status();
+        assert!(copied.unwrap().success());
+        world
+    }
+
+    /// With a cache in which everything has to be made.
+    pub(crate) fn empty() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
-            _cache: CACHE.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 
@@ -62,9 +70,9 @@ impl World {
         self.folder.path().join(name)
     }
 
-    /// A path in the shared cache.
+    /// A path in this test's cache.
     pub(crate) fn cache(&self, name: &str) -> PathBuf {
-        cache_dir().join(name)
+        self.path("cache").join(name)
     }
 
     /// The program with a line of arguments. `@name` is a path in this test's folder.
@@ -76,13 +84,23 @@ impl World {
                 None => command.arg(word),
             };
         }
-        if line.starts_with("sweep") && !line.contains("--rounds") && !line.contains("--resume") {
+        let verb = line.split(' ').next().unwrap_or_default();
+        let lacks = |flag: &str| !line.contains(flag);
+        let is_sweep = verb == "sweep";
+        if ["sweep", "init", "generate"].contains(&verb) && lacks("--resume") {
+            command.arg("--cache-dir").arg(self.path("cache"));
+            // A sweep on a state that is there makes none.
+            if lacks("--profile") && lacks(".toml") && (!is_sweep || lacks("--datadir")) {
+                command.args(["--profile", TINY]);
+            }
+        }
+        if is_sweep && lacks("--rounds") && lacks("--resume") {
             // These tests are about visits, not about statistics.
             command.args(["--rounds", "1"]);
         }
-        let makes = ["sweep", "init ", "generate"];
-        if makes.iter().any(|verb| line.starts_with(verb)) && !line.contains("--resume") {
-            command.arg("--cache-dir").arg(cache_dir());
+        if is_sweep && lacks("--guard") && lacks("--resume") {
+            // Other tests run meanwhile.
+            command.args(["--guard", "warn"]);
         }
         command
             .current_dir(self.folder.path())
@@ -104,9 +122,7 @@ impl World {
 
     /// Starts the program with its output kept.
     pub(crate) fn start(&self, line: &str) -> Running {
-        let mut command = self.command(line);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Running(command.spawn().unwrap())
+        Running::start(&mut self.command(line))
     }
 
     /// `report.json` of a results folder.
@@ -135,69 +151,6 @@ impl World {
             .map(|dir| dir.path())
             .collect();
         assert!(left.is_empty(), "left behind: {left:?}");
-    }
-}
-
-impl From<Output> for Ended {
-    fn from(output: Output) -> Self {
-        Self {
-            code: output.status.code(),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
-}
-
-/// A program under way. It is killed when dropped.
-pub(crate) struct Running(Child);
-
-impl Running {
-    pub(crate) fn signal(&self, name: &str) {
-        signal(self.0.id(), name);
-    }
-
-    pub(crate) fn end(mut self) -> Ended {
-        let (mut stdout, mut stderr) = (String::new(), String::new());
-        let mut errors = self.0.stderr.take().unwrap();
-        let reading = thread::spawn(move || {
-            errors.read_to_string(&mut stderr).unwrap();
-            stderr
-        });
-        let mut results = self.0.stdout.take().unwrap();
-        results.read_to_string(&mut stdout).unwrap();
-        Ended {
-            code: self.0.wait().unwrap().code(),
-            stdout,
-            stderr: reading.join().unwrap(),
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Both fail when it has ended, which is what is wanted.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Sends a signal to one process.
-pub(crate) fn signal(pid: u32, name: &str) {
-    let status = Command::new("kill")
-        .args(["-s", name, &pid.to_string()])
-        .status();
-    assert!(status.unwrap().success(), "kill -s {name} {pid}");
-}
-
-/// Looks again and again until there is something.
-pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        thread::sleep(Duration::from_millis(2));
     }
 }
 

@@ -1,18 +1,14 @@
 //! States and payloads made by the real program, a replay of them on a node that runs by itself,
 //! and inputs that cannot be used.
 
-use crate::support::{self, World, files, json, rows};
+use crate::support::{World, files, json, rows};
 use serde_json::Value;
-use std::{
-    fs,
-    io::{BufRead as _, BufReader},
-    path::Path,
-    process::{Child, Stdio},
-};
+use std::{fs, path::Path};
+use testkit::{Ended, Pipe, Running};
 
-/// A node on a datadir, killed when dropped.
+/// A node on a datadir.
 struct Node {
-    child: Child,
+    process: Running,
     auth_url: String,
 }
 
@@ -21,30 +17,12 @@ impl Node {
         let line = format!(
             "node --datadir @{datadir} --chain @{datadir}/chain.json --with-unused-ports --http --color never"
         );
-        let mut command = world.command(&line);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut auth_url = String::new();
-        for line in lines.by_ref().map(Result::unwrap) {
-            if line.contains("RPC auth server started") {
-                auth_url = line.rsplit_once("url=").unwrap().1.trim().to_owned();
-            }
-            if line.contains("Starting consensus engine") {
-                break;
-            }
-        }
-        assert!(!auth_url.is_empty(), "the node ended before it was ready");
-        // Read on, or the node would block on a full pipe.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { child, auth_url }
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        // Both fail when it has ended, which is what is wanted.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let process = world.start(&line);
+        let log = process.lines_until(Pipe::Out, "Starting consensus engine");
+        let started = |line: &&String| line.contains("RPC auth server started");
+        let line = log.iter().find(started).unwrap();
+        let auth_url = line.rsplit_once("url=").unwrap().1.to_owned();
+        Self { process, auth_url }
     }
 }
 
@@ -107,14 +85,14 @@ fn genesis_hash(log: &str) -> &str {
 #[test]
 fn every_form_of_a_state_has_the_same_root_and_genesis_hash() {
     let world = World::new();
-    world.ok("init --datadir @made --export-genesis @genesis.json --export-dump @dump.jsonl");
+    world.ok("init --profile small --datadir @made --export-genesis @genesis.json --export-dump @dump.jsonl");
     let genesis = world.ok("bench-reth init --chain @genesis.json --datadir @genesis");
     let dump = world.ok("init-state --chain @made/chain.json --datadir @dump @dump.jsonl");
     let root = |datadir: &str| json(&world.path(datadir).join("chain.json"))["stateRoot"].clone();
     assert_eq!(root("genesis"), root("made"));
     assert_eq!(root("dump"), root("made"));
     assert!(root("made").as_str().unwrap().starts_with("0x"));
-    let all = |ended: support::Ended| ended.stdout + &ended.stderr;
+    let all = |ended: Ended| ended.stdout + &ended.stderr;
     let (genesis, dump) = (all(genesis), all(dump));
     assert_eq!(genesis_hash(&genesis), genesis_hash(&dump));
 
@@ -142,7 +120,7 @@ fn a_datadir_in_use_is_left_alone() {
     let world = World::new();
     world.ok("init --datadir @datadir");
     let node = Node::start(&world, "datadir");
-    let owner = format!("in use by process {}", node.child.id());
+    let owner = format!("in use by process {}", node.process.id());
     let sweep = "sweep --datadir @datadir --chunks 15 --gas 2M --count 2";
     refused(&world, &format!("{sweep} --out @copy"), &[&owner]);
     refused(

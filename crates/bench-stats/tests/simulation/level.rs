@@ -39,6 +39,10 @@ pub(crate) struct Level {
     wandered: f64,
     /// How much slower each visit is than the one before it.
     pub(crate) drift: f64,
+    /// How far a cell is from another one that is the same, for the whole sweep, relative: by where the
+    /// machine happened to put its files, say.
+    pub(crate) placement: f64,
+    places: Vec<f64>,
     /// Part of the visits that are disturbed, for the whole visit.
     pub(crate) disturbed: f64,
     /// How much slower such a visit is, at least and at most.
@@ -53,6 +57,8 @@ impl Level {
         let mut slowness = slowness.to_vec();
         slowness.push(slowness[0]);
         Self {
+            places: slowness.iter().map(|_| random.normal()).collect(),
+            placement: 0.0,
             noise: 1.0,
             heavy_tails: false,
             restless: vec![1.0; slowness.len()],
@@ -115,7 +121,9 @@ impl Level {
     /// One visit while everything is slower by this part.
     fn visit(&mut self, cell: usize, machine: f64) -> Blocks {
         let slowness = self.slowness[cell];
-        let visit = machine + self.noise * self.restless[cell] * RESTART * self.restart();
+        let visit = machine
+            + self.placement * self.places[cell]
+            + self.noise * self.restless[cell] * RESTART * self.restart();
         let step = self.noise * BLOCK * (1.0 - CORRELATION * CORRELATION).sqrt();
         let mut noise = 0.0;
         let random = &mut self.random;

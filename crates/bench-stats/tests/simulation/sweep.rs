@@ -10,7 +10,7 @@ use bench_stats::{
     verdict::ERROR,
 };
 
-/// What is relevant, and what adaptive sweeps are to resolve, unless told otherwise.
+/// What is relevant, and how narrow the intervals of adaptive sweeps are to be, unless told otherwise.
 pub(crate) const ONE_PERCENT: f64 = 0.01;
 
 /// What is the matter with a simulated machine.

@@ -1,7 +1,6 @@
-//! How much identical cells differ, where the noise of each gas level comes from, and what would buy
-//! precision.
+//! How much identical cells differ, and where the noise of each gas level comes from.
 //!
-//! Invariant: says what more payloads or more visits would change; it decides nothing.
+//! Invariant: a floor is measured or unknown, never assumed.
 
 use super::{
     compare::{ERROR, layout_of},

@@ -11,6 +11,7 @@ mod leftover;
 mod process;
 mod ready;
 mod reth;
+mod trial;
 mod variables;
 
 pub(crate) use adapter::shared_flags;
@@ -23,6 +24,7 @@ pub(crate) use process::output_of;
 pub use process::{Engine, ToolRun, run_tool};
 pub use ready::wait_until_ready;
 pub use reth::init_command;
+pub use trial::{can_try, refusal};
 pub use variables::{Variables, kept_out};
 
 use crate::client::ClientError;

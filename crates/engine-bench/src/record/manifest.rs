@@ -103,7 +103,7 @@ impl Manifest {
         })
     }
 
-    /// What of the earlier manifest is not so any more, a sentence each. Payloads are looked at when
+    /// What differs from the earlier manifest, a sentence each. Payloads are looked at when
     /// both have some.
     pub fn differences(&self, earlier: &Self) -> Vec<String> {
         let mut found = Vec::new();

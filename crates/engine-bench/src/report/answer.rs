@@ -14,6 +14,7 @@ use crate::{
     guard::VIRTUAL_MACHINE,
     sweep::{BaseSource, CHUNK_POLICY_FLAG, EngineSpec, PayloadSource},
 };
+use jiff::Timestamp;
 use std::collections::BTreeSet;
 
 /// Most cells that a line names.
@@ -374,13 +375,9 @@ pub(super) fn swept(report: &Report) -> Vec<String> {
 
 /// `2026-02-16 08:30 UTC`; nothing when no visit was begun.
 fn date(unix_ms: u64) -> String {
-    match figures::utc(unix_ms / 1_000).split_once('T') {
-        Some((day, time)) if unix_ms > 0 => {
-            let minute: Vec<&str> = time.split('-').take(2).collect();
-            format!("{day} {} UTC", minute.join(":"))
-        }
-        _ => String::new(),
-    }
+    let at = i64::try_from(unix_ms).ok().filter(|ms| *ms > 0);
+    let at = at.and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    at.map_or_else(String::new, |at| at.strftime("%F %H:%M UTC").to_string())
 }
 
 /// Engines as they call themselves, and the beginnings of their programs' sums.
@@ -497,7 +494,7 @@ pub(super) mod tests {
     use crate::{
         analyze::{Outcome, read_outcome},
         plan::Cell,
-        record::{EngineSum, Manifest, sample::tests::sample},
+        record::sample::tests::sample,
         sweep::{Axis, CHUNK_SIZE_FLAG, Setting},
     };
     use std::path::Path;
@@ -607,31 +604,19 @@ pub(super) mod tests {
     #[test]
     fn the_first_line_says_what_was_swept() {
         let mut outcome = outcome(&[CHUNK_SIZE_FLAG], &[(&["5"], &[0.3]), (&["240"], &[0.4])]);
-        outcome.history.manifest = None;
         let said = |outcome: &Outcome| swept(&Report::of(outcome));
         assert_eq!(
             said(&outcome),
             [
                 "chunk size",
-                "bench-reth/v0.1.0",
-                "mix mainnet, small state",
+                "bench-reth/v0.1.0 (build 50d858e0)",
+                "policy always, mix mainnet, small state",
                 "2 cells × 1 round of 1 payloads",
                 "24s",
                 "2 × Example CPU",
                 "2026-02-16 08:30 UTC",
             ]
         );
-        let defaults = [(CHUNK_POLICY_FLAG.to_owned(), "always".to_owned())];
-        outcome.history.manifest = Some(Manifest {
-            engines: vec![EngineSum {
-                name: "bench-reth".into(),
-                sha256: "0123456789ab".into(),
-                defaults: defaults.into(),
-            }],
-            ..Manifest::default()
-        });
-        assert_eq!(said(&outcome)[1], "bench-reth/v0.1.0 (build 01234567)");
-        assert_eq!(said(&outcome)[2], "policy always, mix mainnet, small state");
         outcome.plan.settings.set = vec![Setting {
             flag: CHUNK_POLICY_FLAG.into(),
             value: "reth-1.11".into(),

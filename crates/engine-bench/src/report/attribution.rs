@@ -333,6 +333,7 @@ mod tests {
             },
             verdict: Verdict::Slower,
             relevance: None,
+            rounds: 3,
             same_work: false,
             bootstrap: None,
         };

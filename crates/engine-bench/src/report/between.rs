@@ -1,7 +1,7 @@
 //! Two sweeps or cells as tables: settings that differ, then results.
 
 use super::{answer::difference, grid::Grid, table::render};
-use crate::analyze::{Between, CellDifference};
+use crate::analyze::{Between, Comparison};
 use serde_json::Value;
 use std::fmt::Write as _;
 
@@ -49,14 +49,15 @@ pub fn between(between: &Between) -> String {
     text
 }
 
-fn row(cell: &CellDifference, between: &Between) -> [String; 3] {
+fn row(cell: &Comparison, between: &Between) -> [String; 3] {
     let same = between.cells.iter().all(|cell| cell.a == cell.b);
     let name = if same {
         cell.a.clone()
     } else {
         format!("{} → {}", cell.a, cell.b)
     };
-    [name, difference(&cell.ratio), cell.verdict.to_string()]
+    let of_b = cell.clone().turned();
+    [name, difference(&of_b.ratio), of_b.verdict.to_string()]
 }
 
 fn plain(value: &Value) -> String {

@@ -22,7 +22,7 @@ mod visits;
 
 pub use attribution::{ChangeReport, MovedReport};
 pub use between::between;
-pub use blocks::{BlocksReport, HistogramReport};
+pub use blocks::BlocksReport;
 pub use guard::{GuardReport, StateDrift};
 pub use html::html;
 pub use markdown::markdown;

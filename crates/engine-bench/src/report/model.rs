@@ -4,7 +4,7 @@
 
 use super::{
     attribution::{self, ChangeReport},
-    blocks::{BlocksReport, HistogramReport, Shapes},
+    blocks::{BlocksReport, blocks},
     caveats,
     guard::GuardReport,
     visits::{VisitReport, visits},
@@ -111,10 +111,7 @@ pub struct CellReport {
     pub engine_ggas_per_second: Option<EstimateReport>,
     /// Client time of newPayload and forkchoiceUpdated together.
     pub latency_us: Option<LatencyReport>,
-    /// How these latencies are distributed; null when no visit gave numbers.
-    #[serde(default)]
-    pub histogram: Option<HistogramReport>,
-    /// The same block by block; null when no visit gave numbers.
+    /// These latencies block by block; null when no visit gave numbers.
     #[serde(default)]
     pub blocks: Option<BlocksReport>,
     /// Whether the knob acted.
@@ -220,7 +217,7 @@ impl Report {
     pub fn of(outcome: &Outcome) -> Self {
         let summaries = analyze::summarize(outcome);
         let comparisons = analyze::compare(outcome, &summaries);
-        let shapes = Shapes::of(outcome);
+        let begun = outcome.begun.clone().unwrap_or_default();
         let mut report = Self {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -231,7 +228,7 @@ impl Report {
             complete: outcome.complete && outcome.edited.is_empty(),
             cells: summaries
                 .iter()
-                .map(|summary| CellReport::of(summary, outcome, &shapes))
+                .map(|summary| CellReport::of(summary, outcome))
                 .collect(),
             levels: comparisons.levels,
             comparisons: comparisons.pairs,
@@ -249,10 +246,10 @@ impl Report {
             failures: outcome.failures.clone(),
             guard: GuardReport::of(outcome),
             environment: EnvironmentReport {
-                machine: outcome.environment.clone(),
-                engines: outcome.engine_versions.clone(),
-                preflight: outcome.preflight.clone(),
-                manifest: outcome.manifest.clone(),
+                manifest: outcome.manifest().cloned(),
+                machine: begun.environment,
+                engines: begun.engine_versions,
+                preflight: begun.preflight,
             },
             configuration: outcome.plan.settings.clone(),
         };
@@ -320,7 +317,7 @@ impl SteadyReport {
 }
 
 impl CellReport {
-    fn of(summary: &Summary, outcome: &Outcome, shapes: &Shapes<'_>) -> Self {
+    fn of(summary: &Summary, outcome: &Outcome) -> Self {
         let settings = &outcome.plan.settings;
         let kind = settings.engines.iter().find_map(|engine| {
             let named = engine.name == summary.cell.engine;
@@ -352,10 +349,9 @@ impl CellReport {
             wall_clock_ggas_per_second: summary.wall_clock.map(EstimateReport::of),
             engine_ggas_per_second: engine,
             latency_us: summary.latency_us.map(LatencyReport::of),
-            histogram: shapes.histogram(&summary.cell),
-            blocks: shapes.blocks(&summary.cell),
+            blocks: blocks(outcome, &summary.cell),
             knob: summary.knob.clone(),
-            work: summary.work,
+            work: summary.work.clone(),
             root_checked: summary.root_checked,
             steady_state: summary
                 .steady_state

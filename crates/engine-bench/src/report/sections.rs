@@ -12,10 +12,13 @@ use super::{
     names::Names,
 };
 use crate::{
-    analyze::{Level, LevelNoise},
+    analyze::{Level, LevelNoise, Work},
     figures::Place,
     profile::CellProfile,
-    record::Failure,
+    record::{
+        Failure, Sample,
+        column::{Column, Unit},
+    },
     trace::CellTraces,
 };
 
@@ -294,36 +297,31 @@ fn curves(report: &Report) -> Grid {
 
 /// What the engine counted per block: a row per cell that has counts.
 fn work(report: &Report) -> Grid {
-    let count =
-        |value: Option<f64>| value.map_or(NOTHING.to_owned(), |value| format!("{value:.1}"));
+    let shown = |column: &Column<Sample>, mean: Option<f64>| match (mean, column.about.unit) {
+        (None, _) => NOTHING.to_owned(),
+        (Some(mean), Unit::Nanoseconds) => format!("{:.2}", mean / 1e6),
+        (Some(mean), _) => format!("{mean:.1}"),
+    };
+    let told = |column: &&Column<Sample>| {
+        let mut works = report.cells.iter().filter_map(|cell| cell.work.as_ref());
+        works.any(|work| work.mean(column.name).is_some())
+    };
+    let columns: Vec<&Column<Sample>> = Work::columns().filter(told).collect();
     let rows = report.cells.iter().filter_map(|cell| {
-        let work = cell.work?;
-        Some([
-            cell.id.clone(),
-            count(work.state_root_us.map(|us| us / 1e3)),
-            count(work.targets),
-            count(Some(work.batches)),
-            count(Some(work.jobs)),
-            count(work.nodes_revealed),
-            count(work.nodes_reread),
-            count(work.known_paths),
-            count(work.nodes_hashed),
-            count(work.longest_chain),
-        ])
+        let work = cell.work.as_ref()?;
+        let columns = columns.iter();
+        let means = columns.map(|column| shown(column, work.mean(column.name)));
+        Some([cell.id.clone()].into_iter().chain(means).collect())
     });
-    let header = [
-        "cell",
-        "blocked ms",
-        "targets",
-        "batches",
-        "jobs",
-        "nodes",
-        "read again",
-        "known",
-        "hashed",
-        "longest chain",
-    ];
-    Grid::new(header, rows)
+    let label = |column: &&Column<Sample>| match column.about.unit {
+        Unit::Nanoseconds => format!("{} ms", column.about.label),
+        _ => column.about.label.to_owned(),
+    };
+    let labels = columns.iter().map(label);
+    Grid {
+        header: ["cell".to_owned()].into_iter().chain(labels).collect(),
+        rows: rows.collect(),
+    }
 }
 
 /// How the rounds of an adaptive sweep were decided: a row per decision and level.

@@ -8,6 +8,7 @@ use crate::{
     engine::{help, names_flag, output_of},
     sweep::{EMBEDDED_ENGINE, EngineKind, EngineSpec, is_engine_flag},
 };
+use nix::unistd::{AccessFlags, access};
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
@@ -85,7 +86,8 @@ fn engine(typed: &str) -> Result<EngineSpec, ResolveError> {
 
 /// The program at a path, or of that name in a folder of PATH.
 fn find_program(place: &str) -> Option<PathBuf> {
-    let at = |path: PathBuf| path.canonicalize().ok().filter(|path| path.is_file());
+    let runs = |path: &PathBuf| path.is_file() && access(path, AccessFlags::X_OK).is_ok();
+    let at = |path: PathBuf| path.canonicalize().ok().filter(runs);
     if let Some(found) = at(PathBuf::from(place)) {
         return Some(found);
     }
@@ -187,6 +189,7 @@ mod tests {
             vec!["no-such-engine".to_owned()],
             vec![format!("={geth}")],
             vec![dir.path().to_str().unwrap().to_owned()],
+            vec!["/proc/self/status".to_owned()],
         ] {
             assert!(engines(&refused, &[]).is_err(), "{refused:?}");
         }

@@ -16,8 +16,8 @@ use crate::{
     live::Visited,
     plan::{Plan, Visit},
     record::{
-        Decision, Environment, Event, History, Interleaving, Journal, JournalError, Manifest,
-        PayloadSum, RecordError, Running, VisitFacts, VisitTimes,
+        Begun, Decision, Environment, Event, History, Interleaving, Journal, JournalError,
+        Manifest, PayloadSum, RecordError, Running, VisitFacts, VisitTimes,
     },
     sweep::{Order, WarmUp},
 };
@@ -41,17 +41,17 @@ pub enum DriveError {
     /// Its journal cannot be written.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// It was begun with other programs, payloads or settings.
+    /// It was started with other programs, payloads or settings.
     #[error(
-        "failed to go on with the sweep, which was begun with something else: {0}; begin a new one, or put back what it was begun with"
+        "cannot resume: the sweep was started with something different ({0}); restore that, or start a new sweep"
     )]
     OtherManifest(String),
     /// The programs that it is to measure cannot be read.
-    #[error("failed to begin the sweep: {0}")]
+    #[error("failed to start the sweep: {0}")]
     Begin(#[from] StepError),
     /// There is no room for further results: every further visit would fail as this one did.
     #[error(
-        "failed to measure {visit}: {cause}; the disk of {dir} has {free_kib} KiB left: free some and go on with engine-bench sweep --resume {dir}"
+        "failed to measure {visit}: {cause}; the disk of {dir} has {free_kib} KiB free; make room and resume with engine-bench sweep --resume {dir}"
     )]
     DiskFull {
         /// The visit, which counts as not made.
@@ -88,7 +88,7 @@ pub struct Options<'a> {
 /// resolves when the user asks to stop; the visit under way is dropped then, and with it its engine.
 ///
 /// # Errors
-/// When the sweep was begun with something else, the journal cannot be written or samples cannot be
+/// When the sweep was started with something else, the journal cannot be written or samples cannot be
 /// read back: failures of visits are recorded in the journal.
 pub async fn drive(
     plan: &Plan,
@@ -101,14 +101,14 @@ pub async fn drive(
         payloads: payload_sums(plan, prepared),
         ..Manifest::before(plan, options.out).in_step(Step::State)?
     };
-    check_manifest(&manifest, options.history.manifest.as_ref())?;
-    journal.write(Event::SweepStarted {
+    check_manifest(&manifest, options.history.manifest())?;
+    journal.write(Event::SweepStarted(Begun {
         base: prepared.base,
         engine_versions: prepared.engine_versions.clone(),
         environment: Environment::read(),
         preflight: options.preflight.clone(),
         manifest,
-    })?;
+    }))?;
     options.progress.plan(plan.visits.len() as u64);
     tokio::pin!(interrupted);
     let mut rounds = Rounds::new(plan, options);
@@ -163,10 +163,10 @@ fn payload_sums(plan: &Plan, prepared: &Prepared) -> Vec<PayloadSum> {
     of_mix.collect()
 }
 
-/// Whether a sweep that was begun may go on with this.
+/// Whether a sweep that was started may be resumed with this.
 ///
 /// # Errors
-/// When its programs, its payloads or its plan are not what it was begun with.
+/// When its programs, its payloads or its plan are not what it was started with.
 pub fn check_manifest(now: &Manifest, begun_with: Option<&Manifest>) -> Result<(), DriveError> {
     let differences = begun_with.map_or_else(Vec::new, |then| now.differences(then));
     if differences.is_empty() {
@@ -233,7 +233,7 @@ impl<'a> Driver<'a> {
             prepared,
             options,
             calibrator: (mode != GuardMode::Off).then(Calibrator::new),
-            repeats: Repeats::new(mode, done, voided),
+            repeats: Repeats::new(&plan.settings, done, voided),
             patience: Patience::new(Duration::from_millis(plan.settings.ready_timeout_ms)),
         }
     }
@@ -336,12 +336,10 @@ impl<'a> Driver<'a> {
             }
             made
         };
-        let disturbed = made.iter().flat_map(|made| &made.facts);
-        let mut found = disturbed.flat_map(|facts| &facts.contaminations);
-        let disturbed = found.any(|found| !(self.plan.settings.interleave && found.is_shared()));
-        // What cannot be made again is worth more than nothing.
-        let affordable = left.is_none_or(|left| 2 * began.elapsed() <= left);
-        let again = disturbed && affordable && self.repeats.allows_after(attempt);
+        let facts = made.iter().flat_map(|made| &made.facts);
+        let found = facts.flat_map(|facts| &facts.contaminations);
+        let again =
+            self.repeats.wanted(found, began.elapsed(), left) && self.repeats.allows_after(attempt);
         let mut ended = Vec::new();
         for (visit, made) in group.iter().zip(made) {
             ended.push(self.note(visit, made, again.then_some(attempt), journal)?);
@@ -362,13 +360,8 @@ impl<'a> Driver<'a> {
             Ok(facts) => facts,
             Err(error) => {
                 disk_has_room(self.options.out, &id, &error)?;
-                journal.write(Event::VisitFailed {
-                    visit: id,
-                    step: error.step.to_string(),
-                    cause: error.cause.clone(),
-                    log: error.log.clone(),
-                    times,
-                })?;
+                let failure = error.failure(&id);
+                journal.write(Event::VisitFailed { failure, times })?;
                 return Ok(Ended::Failed(error));
             }
         };
@@ -568,8 +561,8 @@ mod tests {
         let ended = disk_has_room(Path::new("/proc/self"), "2-a", &error);
         assert_eq!(
             ended.unwrap_err().to_string(),
-            "failed to measure 2-a: write: no space left on device; the disk of /proc/self has 0 KiB left: \
-             free some and go on with engine-bench sweep --resume /proc/self"
+            "failed to measure 2-a: write: no space left on device; the disk of /proc/self has 0 KiB free; \
+             make room and resume with engine-bench sweep --resume /proc/self"
         );
     }
 }

@@ -41,7 +41,7 @@ pub enum PassError {
     },
     /// Blocks did not reach the disk.
     #[error(
-        "block {block} was not persisted within {PERSISTENCE_TIMEOUT:?}; --wait-for-persistence needs an engine that saves at its persistence threshold with --engine.memory-block-buffer-target 0"
+        "block {block} was not persisted within {PERSISTENCE_TIMEOUT:?}; --wait-for-persistence needs an engine that persists at its persistence threshold, with --engine.memory-block-buffer-target 0"
     )]
     NotPersisted {
         /// The block waited for.
@@ -212,5 +212,73 @@ impl At<'_> {
             block: self.block,
             status: status_text(status),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloy_primitives::B256;
+    use serde_json::json;
+    use testkit::{Reply, Server};
+
+    /// How long the server takes over a payload and over a fork choice, and the pause behind both.
+    const PAYLOAD: Duration = Duration::from_millis(80);
+    const CHOICE: Duration = Duration::from_millis(20);
+    const PAUSE: Duration = Duration::from_millis(50);
+
+    fn payload(number: u64) -> PreparedPayload {
+        let body = |method| client::request_body(number, method, ()).unwrap();
+        PreparedPayload {
+            number,
+            hash: B256::with_last_byte(1),
+            parent_hash: B256::ZERO,
+            state_root: B256::ZERO,
+            gas_used: 1,
+            gas_limit: 2,
+            transaction_count: 3,
+            timestamp: 4,
+            new_payload_method: "newPayload".into(),
+            new_payload: body("newPayload"),
+            forkchoice_method: "forkchoiceUpdated".into(),
+            forkchoice: body("forkchoiceUpdated"),
+        }
+    }
+
+    /// Only lower bounds: whatever else the machine does comes on top.
+    #[tokio::test]
+    async fn each_time_of_a_sample_is_that_of_its_own_step() {
+        let server = Server::start(|request| {
+            let status = json!({"status": "VALID", "latestValidHash": null});
+            let (result, takes) = match request.json()["method"].as_str() {
+                Some("newPayload") => (status, PAYLOAD),
+                _ => (json!({"payloadStatus": status, "payloadId": null}), CHOICE),
+            };
+            Reply::result(result).slowly(takes, Duration::ZERO)
+        });
+        let mut client = EngineClient::new(&server.url(), None).unwrap();
+        let mut waits = Waits {
+            time: PAUSE,
+            persistence: None,
+        };
+        let (payloads, mut samples) = ([payload(7), payload(8)], Vec::new());
+        let replayed = replay(&mut client, &payloads, &mut waits, &mut samples, || ());
+        replayed.await.unwrap();
+        assert_eq!(samples.len(), 2);
+        let [takes_new, takes_choice, pause] =
+            [PAYLOAD, CHOICE, PAUSE].map(|takes| takes.as_nanos() as u64);
+        let mut before_ns = 0;
+        for sample in samples {
+            assert!(sample.start_ns >= before_ns, "{sample:?}");
+            assert!(sample.new_payload_ns >= takes_new, "{sample:?}");
+            assert!(sample.forkchoice_updated_ns >= takes_choice, "{sample:?}");
+            assert!(
+                sample.answered_ns >= sample.start_ns + sample.total_ns(),
+                "{sample:?}"
+            );
+            assert!(sample.wait_ns >= pause, "{sample:?}");
+            assert_eq!(sample.end_ns, sample.answered_ns + sample.wait_ns);
+            before_ns = sample.end_ns;
+        }
     }
 }

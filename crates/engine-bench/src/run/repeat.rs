@@ -5,11 +5,12 @@
 
 use super::rounds;
 use crate::{
-    guard::GuardMode,
+    guard::{Contamination, GuardMode},
     plan::{Plan, Visit},
     record::{History, VISITS_DIR, VOID_SUFFIX},
+    sweep::Settings,
 };
-use std::{fs, io, path::Path};
+use std::{fs, io, path::Path, time::Duration};
 
 /// Times that one visit is made again.
 const REPEATS_OF_A_VISIT: u64 = 2;
@@ -24,15 +25,17 @@ const VISITS_FOR_A_REPEAT: u64 = 4;
 #[derive(Debug)]
 pub(super) struct Repeats {
     mode: GuardMode,
+    interleaved: bool,
     visits: u64,
     repeats: u64,
 }
 
 impl Repeats {
     /// What earlier runs of the sweep made counts as well.
-    pub(super) fn new(mode: GuardMode, visits: usize, repeats: usize) -> Self {
+    pub(super) fn new(settings: &Settings, visits: usize, repeats: usize) -> Self {
         Self {
-            mode,
+            mode: settings.guard,
+            interleaved: settings.interleave,
             visits: visits as u64,
             repeats: repeats as u64,
         }
@@ -46,6 +49,19 @@ impl Repeats {
     /// A visit was voided.
     pub(super) fn voided(&mut self) {
         self.repeats += 1;
+    }
+
+    /// Whether a visit, or a group of them, that took some time is worth making again for what was found in
+    /// it: not for what slowed all of a group alike, and not when less than twice that time is left.
+    pub(super) fn wanted<'f>(
+        &self,
+        mut found: impl Iterator<Item = &'f Contamination>,
+        took: Duration,
+        left: Option<Duration>,
+    ) -> bool {
+        let disturbed = found.any(|found| !(self.interleaved && found.is_shared()));
+        // What cannot be made again is worth more than nothing.
+        disturbed && left.is_none_or(|left| 2 * took <= left)
     }
 
     /// Whether a visit that was disturbed at its `attempt`, counted from 1, may be made again.
@@ -102,33 +118,72 @@ pub(super) fn voids(history: &History, group: &[&Visit]) -> usize {
 mod tests {
     use super::*;
 
+    fn repeats(mode: GuardMode, visits: u64, repeats: u64) -> Repeats {
+        Repeats {
+            mode,
+            interleaved: false,
+            visits,
+            repeats,
+        }
+    }
+
     #[test]
     fn a_visit_is_made_three_times_at_most() {
-        let repeats = Repeats::new(GuardMode::Void, 100, 0);
-        let allowed = [1, 2, 3].map(|attempt| repeats.allows_after(attempt));
+        let allowed =
+            [1, 2, 3].map(|attempt| repeats(GuardMode::Void, 100, 0).allows_after(attempt));
         assert_eq!(allowed, [true, true, false]);
         for mode in [GuardMode::Warn, GuardMode::Off] {
-            assert!(!Repeats::new(mode, 0, 0).allows_after(1));
+            assert!(!repeats(mode, 0, 0).allows_after(1));
+        }
+    }
+
+    /// What is found in a visit of 5 s with so many seconds left, and whether cells that were visited one after
+    /// another, or interleaved, are made again for it.
+    #[test]
+    fn what_slows_all_cells_alike_is_no_reason_and_a_budget_without_time_allows_none() {
+        for (rules, left_s, alone, interleaved) in [
+            ("foreign-cpu", None, true, true),
+            ("foreign-cpu", Some(10), true, true),
+            ("foreign-cpu", Some(9), false, false),
+            ("memory", None, true, true),
+            ("steal", None, true, false),
+            ("quota heat", None, true, false),
+            ("steal foreign-cpu", None, true, true),
+            ("", None, false, false),
+        ] {
+            let found = rules.split_whitespace().map(|rule| Contamination {
+                rule: rule.to_owned(),
+                ..Contamination::default()
+            });
+            let found: Vec<_> = found.collect();
+            for (interleaved, expected) in [(false, alone), (true, interleaved)] {
+                let repeats = Repeats {
+                    interleaved,
+                    ..repeats(GuardMode::Void, 0, 0)
+                };
+                let left = left_s.map(Duration::from_secs);
+                let wanted = repeats.wanted(found.iter(), Duration::from_secs(5), left);
+                assert_eq!(wanted, expected, "{rules}, {left_s:?}, {interleaved}");
+            }
         }
     }
 
     #[test]
     fn a_machine_that_is_always_disturbed_costs_a_quarter_more() {
-        let mut repeats = Repeats::new(GuardMode::Void, 0, 0);
+        let mut made = repeats(GuardMode::Void, 0, 0);
         for visit in 0..200 {
             // A sweep that is interrupted all the time gets no more than another.
-            let (visits, made) = (repeats.visits as usize, repeats.repeats as usize);
-            assert_eq!(visits, visit);
-            repeats = Repeats::new(GuardMode::Void, visits, made);
+            assert_eq!(made.visits, visit);
+            made = repeats(GuardMode::Void, made.visits, made.repeats);
             for attempt in 1.. {
-                if !repeats.allows_after(attempt) {
-                    repeats.kept();
+                if !made.allows_after(attempt) {
+                    made.kept();
                     break;
                 }
-                repeats.voided();
+                made.voided();
             }
         }
-        assert_eq!((repeats.visits, repeats.repeats), (200, 3 + 199 / 4));
+        assert_eq!((made.visits, made.repeats), (200, 3 + 199 / 4));
     }
 
     #[test]

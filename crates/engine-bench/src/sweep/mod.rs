@@ -8,11 +8,11 @@ mod value;
 
 pub use engine::{EngineKind, EngineSpec};
 pub use knob::{Design, Exclusion, Setting};
-pub(crate) use value::is_engine_flag;
 pub use value::{
     Axis, ChunkList, Gas, GasList, MIX_AXIS, Percent, SWITCH_OFF, SWITCH_ON, Span, VARIABLE_PREFIX,
     ValueError, WarmUp,
 };
+pub(crate) use value::{flag_text, is_engine_flag};
 
 use crate::guard::GuardMode;
 use serde::{Deserialize, Serialize};
@@ -76,7 +76,7 @@ pub struct Settings {
     pub guard: GuardMode,
     /// What is replayed and discarded before the measured pass.
     pub warmup: WarmUp,
-    /// How the datadir is brought back to the base block.
+    /// How the datadir is reset to the base block.
     pub reset: ResetMethod,
     /// Pause after each payload, in milliseconds.
     pub wait_time_ms: u64,
@@ -216,7 +216,7 @@ pub enum Order {
     Sequential,
 }
 
-/// How the datadir is brought back to the base block.
+/// How the datadir is reset to the base block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum ResetMethod {

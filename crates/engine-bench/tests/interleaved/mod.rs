@@ -2,14 +2,15 @@
 //!
 //! Invariant: no test looks at how long anything took, only at what came before what.
 
-use crate::{Fixture, Hogs, PAYLOADS, WATCHED, cut, finished};
+use crate::{Fixture, PAYLOADS, WATCHED, cut, finished, until};
 use engine_bench::{
     guard::GuardMode,
     plan::Plan,
-    record::{Ended, Event, Interleaving, Sample, journal, sample},
+    record::{Ended, History, Interleaving, Sample, sample},
     run::Ending,
 };
 use std::{collections::BTreeSet, fs, path::Path};
+use testkit::{Hogs, is_frozen};
 
 /// Three cells of one load, and the A/A control of one of them where there are several rounds.
 const CELLS: [&str; 4] = ["--chunks", "15,30,60", "--guard", "off"];
@@ -20,21 +21,13 @@ fn plan(fixture: &Fixture, flags: &[&str]) -> Plan {
     Plan::new(settings)
 }
 
-fn events(fixture: &Fixture) -> Vec<Event> {
-    let records = journal::read(&fixture.path("out")).unwrap();
-    records.into_iter().map(|record| record.event).collect()
-}
-
 /// Visits that began, with the others of their group.
 fn begun(fixture: &Fixture) -> Vec<(String, Interleaving)> {
-    let begun = events(fixture).into_iter().filter_map(|event| match event {
-        Event::VisitStarted {
-            visit,
-            interleaving,
-        } => Some((visit, interleaving.unwrap())),
-        _ => None,
-    });
-    begun.collect()
+    let begun = History::read(&fixture.path("out")).unwrap().attempts;
+    let begun = begun.into_iter();
+    begun
+        .map(|made| (made.visit, made.interleaving.unwrap()))
+        .collect()
 }
 
 fn samples(fixture: &Fixture, visit: &str, pass: &str) -> Vec<Sample> {
@@ -42,19 +35,19 @@ fn samples(fixture: &Fixture, visit: &str, pass: &str) -> Vec<Sample> {
     sample::read_samples(&dir).unwrap()
 }
 
-/// Processes that a sweep in this cache started, with the letter of their state.
-fn processes(fixture: &Fixture) -> Vec<String> {
+/// Processes that a sweep in this cache started.
+fn processes(fixture: &Fixture) -> Vec<u32> {
     let work = fixture.path("cache/work");
     let left = fs::read_dir("/proc").unwrap().flatten().filter(|process| {
         let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&line).contains(&*work.to_string_lossy())
     });
-    left.map(|process| process.path().display().to_string())
+    left.filter_map(|process| process.file_name().to_str()?.parse().ok())
         .collect()
 }
 
 fn assert_nothing_is_left(fixture: &Fixture) {
-    assert_eq!(processes(fixture), Vec::<String>::new());
+    assert_eq!(processes(fixture), Vec::<u32>::new());
     let files = fs::read_dir(fixture.path("cache/work")).unwrap().flatten();
     let is_pid_file = |path: &Path| path.extension().is_some_and(|end| end == "pid");
     let left: Vec<_> = files
@@ -168,14 +161,14 @@ fn one_that_hangs_is_given_up_and_the_others_go_on() {
         "--budget",
         "1ms",
         "--ready-timeout",
-        "800ms",
+        "4s",
     ];
     let (_, report) = fixture.sweep_plan(&plan(&fixture, &flags), std::future::pending());
     let [failure] = report.failures.as_slice() else {
         panic!("{:?}", report.failures)
     };
     assert!(
-        failure.cause.contains("given up after 2 s"),
+        failure.cause.contains("given up after 8 s"),
         "{}",
         failure.cause
     );
@@ -195,15 +188,14 @@ fn a_group_that_was_cut_is_made_again_as_a_whole() {
 
     let (_, report) = fixture.sweep_plan(&plan, std::future::pending());
     assert!(report.complete);
-    let undone: Vec<_> = events(&fixture)
-        .into_iter()
-        .filter_map(|event| match event {
-            Event::VisitUndone { visit, kept_in } => Some((visit, kept_in)),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(undone, [(done[0].clone(), format!("{}.void1", done[0]))]);
-    assert!(fixture.path("out/visits").join(&undone[0].1).exists());
+    let history = History::read(&fixture.path("out")).unwrap();
+    let kept = history.attempts_of(&done[0]).next().unwrap();
+    let kept_in = format!("{}.void1", done[0]);
+    assert_eq!(
+        (kept.ended, kept.kept_in.as_deref()),
+        (Ended::Undone, Some(&*kept_in))
+    );
+    assert!(fixture.path("out/visits").join(kept_in).exists());
     assert_eq!(begun(&fixture).len(), 6);
     let ended = |how| {
         let visits = report.visits.iter();
@@ -244,14 +236,12 @@ fn an_interrupt_leaves_no_engine_frozen_or_running() {
     let plan = plan(&fixture, &[&CELLS[..], &["--wait-time", "200ms"]].concat());
     let work = fixture.path("cache/work");
     let pid_file = |copy| work.join(format!("engine-scripted.{copy}.pid"));
-    let stop = async {
-        while !(1..=3).all(|copy| pid_file(copy).exists()) {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-        // In the middle of a turn.
-        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-        assert_eq!(processes(&fixture).len(), 3);
+    let in_a_turn = || {
+        let running = processes(&fixture);
+        let frozen = running.iter().filter(|pid| is_frozen(**pid)).count();
+        (1..=3).all(|copy| pid_file(copy).exists()) && (running.len(), frozen) == (3, 2)
     };
+    let stop = until("a turn of one of three", in_a_turn);
     let (ending, report) = fixture.sweep_plan(&plan, stop);
     assert_eq!(ending, Some(Ending::Interrupted));
     assert!(!report.complete && !report.measured_anything());

@@ -17,10 +17,7 @@ use node::{
 };
 use serde_json::{Value, json};
 use support::{Fork, Net, STORE, address_of, attributes, sender, state, store, transfer};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-};
+use testkit::http;
 
 /// A chain with a public server.
 struct Node {
@@ -51,20 +48,9 @@ impl Node {
 
     /// The whole answer.
     async fn ask(&self, method: &str, params: Value) -> Value {
-        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-        let body = body.to_string();
-        let address = self.servers.http.unwrap();
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        let request = format!(
-            "POST / HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\nconnection: close\r\n\r\n{body}",
-            body.len()
-        );
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        let (_, json) = answer.split_once("\r\n\r\n").unwrap();
-        serde_json::from_str(json).unwrap()
+        let (address, method) = (self.servers.http.unwrap(), method.to_owned());
+        let call = move || http::call_raw(&address.to_string(), &[], &method, &params);
+        tokio::task::spawn_blocking(call).await.unwrap().unwrap()
     }
 
     async fn result(&self, method: &str, params: Value) -> Value {

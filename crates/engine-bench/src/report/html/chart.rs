@@ -1,6 +1,6 @@
 //! Drawing: axes and shapes become an SVG that takes the page's text colour.
 //!
-//! Invariant: every dot, box and area has a title with its figures, which browsers show on hovering.
+//! Invariant: every dot and box has a title with its figures, which browsers show on hovering.
 //! A chart is as wide as a phone, so that its text keeps its size there; wide pages put charts side
 //! by side.
 
@@ -57,7 +57,6 @@ enum Form {
     Dot(Point),
     Ring(Point),
     Box(Point, Point),
-    Area(Vec<Point>),
     Line(Vec<Point>),
     Text(Point),
 }
@@ -74,10 +73,6 @@ impl Shape {
     /// A filled rectangle between two opposite corners.
     pub(super) fn rect(corners: (Point, Point), colour: RGBColor, title: String) -> Self {
         Self::new(Form::Box(corners.0, corners.1), colour, title)
-    }
-
-    pub(super) fn area(points: Vec<Point>, colour: RGBColor, title: String) -> Self {
-        Self::new(Form::Area(points), colour, title)
     }
 
     pub(super) fn line(points: Vec<Point>, colour: RGBColor) -> Self {
@@ -109,7 +104,7 @@ impl Shape {
         match &self.form {
             Form::Dot(at) | Form::Ring(at) | Form::Text(at) => vec![*at],
             Form::Box(from, to) => vec![*from, *to],
-            Form::Area(points) | Form::Line(points) => points.clone(),
+            Form::Line(points) => points.clone(),
         }
     }
 
@@ -117,7 +112,6 @@ impl Shape {
         match self.form {
             Form::Dot(_) | Form::Ring(_) => "<circle",
             Form::Box(..) => "<rect",
-            Form::Area(_) => "<polygon",
             Form::Line(_) | Form::Text(_) => "",
         }
     }
@@ -357,9 +351,6 @@ fn plot(
             Form::Box(from, to) => {
                 chart.draw_series([Rectangle::new([*from, *to], style.filled())])?;
             }
-            Form::Area(points) => {
-                chart.draw_series([Polygon::new(points.clone(), style.filled())])?;
-            }
             Form::Line(points) => {
                 let line = PathElement::new(points.clone(), style.stroke_width(1));
                 chart.draw_series([line])?;
@@ -373,7 +364,7 @@ fn plot(
     Ok(())
 }
 
-/// Gives the shapes their titles, in the order they were drawn. Axes have no dot, box or area.
+/// Gives the shapes their titles, in the order they were drawn. Axes have no dot or box.
 fn titled(svg: &str, shapes: &[&Shape]) -> Option<String> {
     let mut text = String::with_capacity(2 * svg.len());
     let mut rest = svg;
@@ -396,6 +387,8 @@ fn titled(svg: &str, shapes: &[&Shape]) -> Option<String> {
     Some(text)
 }
 
+#[cfg(test)]
+mod coordinates;
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -423,11 +416,6 @@ mod tests {
             Shape::dot((0.5, 0.5), GOOD, "a <dot>".into()),
             Shape::rect(((0.0, 0.0), (1.0, 1.0)), GREY, "a box".into()).faint(0.0),
             Shape::dot((0.1, f64::NAN), GOOD, "nowhere".into()),
-            Shape::area(
-                vec![(0.0, 0.0), (1.0, 0.0), (1.0, 1.0)],
-                GREY,
-                "an area".into(),
-            ),
             Shape::ring((0.2, 0.2), GOOD, "a ring".into()),
         ];
         let axis = || Axis::linear((0.0, 1.0), "u");
@@ -443,41 +431,7 @@ mod tests {
         };
         assert_eq!(title_of("<circle"), ["a &lt;dot&gt;", "a ring"]);
         assert_eq!(title_of("<rect"), ["a box"]);
-        assert_eq!(title_of("<polygon"), ["an area"]);
         assert!(!svg.contains("nowhere") && !svg.contains("#000000"));
-    }
-
-    #[test]
-    fn marks_stand_where_their_figures_are() {
-        let at = [(0.0, 10.0), (1.0, 10.0), (0.5, 20.0), (0.25, 40.0)];
-        let dots = at.map(|at| Shape::dot(at, GOOD, "dot".into()));
-        let y = Axis::logarithmic((1.0, 2.0), "u");
-        let logarithmic = |(x, y): Point| (x, y.log10());
-        let dots_on_logs = at.map(|at| Shape::dot(logarithmic(at), GOOD, "dot".into()));
-        let places = |y: &Axis, shapes: &[Shape]| -> Vec<(f64, f64)> {
-            let svg = draw(&Axis::linear((0.0, 1.0), "u"), y, 200, shapes).unwrap();
-            let value = |part: &str, name: &str| -> f64 {
-                let (_, rest) = part.split_once(&format!("{name}=\"")).unwrap();
-                rest.split('"').next().unwrap().parse().unwrap()
-            };
-            let circles = svg.split("<circle").skip(1);
-            circles
-                .map(|part| (value(part, "cx"), value(part, "cy")))
-                .collect()
-        };
-        let linear = places(&Axis::linear((10.0, 50.0), "u"), &dots);
-        let [a, b, c, d] = linear[..] else {
-            panic!("{linear:?}")
-        };
-        assert!(a.0 + 100.0 < b.0, "to the right: {linear:?}");
-        assert!((c.0 - (a.0 + b.0) / 2.0).abs() <= 1.0, "{linear:?}");
-        assert!(a.1 == b.1 && a.1 > c.1 + 20.0, "upwards: {linear:?}");
-        assert!((d.1 - a.1 - 3.0 * (c.1 - a.1)).abs() <= 3.0, "{linear:?}");
-        let logs = places(&y, &dots_on_logs);
-        assert!(
-            (logs[3].1 - logs[0].1 - 2.0 * (logs[2].1 - logs[0].1)).abs() <= 2.0,
-            "twice is as far from everywhere: {logs:?}"
-        );
     }
 
     #[test]

@@ -1,13 +1,19 @@
-//! The drawings of the sweep as a whole: what rounds bought, and how visits drifted.
+//! The drawings of the sweep as a whole: what rounds bought, how visits and the machine drifted, and latencies
+//! block by block.
 
 use super::{
-    super::{model::Report, visits::VisitReport},
-    chart::{Axis, COLOURS, GREY, Shape, draw, span},
-    figure::Figure,
+    super::{
+        model::{CellReport, Report},
+        names::Names,
+        visits::VisitReport,
+    },
+    chart::{Axis, COLOURS, GREY, Shape, draw, row, span},
+    figure::{Figure, Key},
 };
 use crate::analyze::Level;
 
-pub(super) const HEIGHT: u32 = 180;
+const HEIGHT: u32 = 180;
+const ROW: u32 = 26;
 
 /// Most visits that a drawing shows; of more, every second or third is left out.
 const MOST_VISITS: usize = 1_200;
@@ -91,17 +97,17 @@ fn gaps(report: &Report, level: &Level) -> Vec<(u64, f64)> {
 }
 
 /// The visits that are drawn, with their place in the order.
-pub(super) fn shown(report: &Report) -> impl Iterator<Item = (usize, &VisitReport)> {
+fn shown(report: &Report) -> impl Iterator<Item = (usize, &VisitReport)> {
     let step = report.visits.len().div_ceil(MOST_VISITS).max(1);
     report.visits.iter().enumerate().step_by(step)
 }
 
-pub(super) fn minutes(visit: &VisitReport) -> f64 {
+fn minutes(visit: &VisitReport) -> f64 {
     visit.begun_s / 60.0
 }
 
 /// The cell that an A/A control repeats; a cell itself.
-pub(super) fn original<'a>(report: &'a Report, id: &'a str) -> &'a str {
+fn original<'a>(report: &'a Report, id: &'a str) -> &'a str {
     let mut controls = report.noise_floor.controls.iter();
     let found = controls.find(|found| found.id == id);
     found.map_or(id, |found| &found.of)
@@ -150,5 +156,92 @@ pub(super) fn drift(report: &Report) -> Option<Figure> {
         svg: draw(&x, &Axis::linear(y, "% to its cell"), HEIGHT, &shapes)?,
         caption: "Every visit beside the mean of its cell, over time.".to_owned(),
         key: key.collect(),
+    })
+}
+
+/// A fixed piece of work before every measured pass.
+pub(super) fn calibration(report: &Report) -> Option<Figure> {
+    let parts = [("computing", COLOURS[2]), ("reading memory", COLOURS[1])];
+    let found: Vec<(usize, &VisitReport, [f64; 2])> = shown(report)
+        .filter_map(|(index, visit)| {
+            let mut passes = visit.facts.passes.iter();
+            let found = passes.find_map(|pass| pass.calibration)?;
+            let ns = [found.compute_ns as f64, found.memory_ns as f64];
+            Some((index, visit, ns))
+        })
+        .collect();
+    let mut shapes = Vec::new();
+    let mut ends = vec![0.0];
+    for (part, (name, colour)) in parts.iter().enumerate() {
+        let middle = median(found.iter().map(|(.., ns)| ns[part]).collect())?;
+        for (index, visit, ns) in &found {
+            let percent = 100.0 * (ns[part] / middle - 1.0);
+            let (visit_number, ms) = (index + 1, ns[part] / 1e6);
+            let title = format!("visit {visit_number}: {name} took {ms:.2} ms, {percent:+.2} %");
+            shapes.push(Shape::dot((minutes(visit), percent), *colour, title).faint(0.8));
+            ends.push(percent);
+        }
+    }
+    let times = span(found.iter().map(|(_, visit, _)| minutes(visit)))?;
+    let (x, y) = (
+        Axis::linear(times, "minutes"),
+        Axis::linear(span(ends)?, "% to the median"),
+    );
+    let key = parts.map(|(name, colour)| (name.to_owned(), colour));
+    Some(Figure {
+        svg: draw(&x, &y, HEIGHT, &shapes)?,
+        caption:
+            "How long a fixed piece of work took before each measured pass, beside its median."
+                .to_owned(),
+        key: key.to_vec(),
+    })
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// Latency from block to block, as a strip of shades for each cell.
+pub(super) fn strips(report: &Report, level: &Level) -> Option<Figure> {
+    let cells = report.cells.iter().filter(|cell| level.is_of(cell));
+    let cells: Vec<&CellReport> = cells.filter(|cell| cell.blocks.is_some()).collect();
+    let rows = cells.len();
+    let found = || cells.iter().filter_map(|cell| cell.blocks.as_ref());
+    let times = || found().flat_map(|blocks| &blocks.median_us).copied();
+    let (low, high) = (times().min()?.max(1), times().max()?.max(1));
+    let range = (high as f64 / low as f64).ln().max(1e-9);
+    let mut shapes = Vec::new();
+    let (mut first, mut last) = (f64::MAX, f64::MIN);
+    for (index, cell) in cells.iter().enumerate() {
+        let Some(blocks) = &cell.blocks else { continue };
+        let (y, step) = (row(index, rows), blocks.blocks_per_entry);
+        for (entry, us) in (0u64..).zip(&blocks.median_us) {
+            let from = blocks.first_block + entry * step;
+            let corners = ((from as f64, y - 0.42), ((from + step) as f64, y + 0.42));
+            let which = match step {
+                1 => format!("block {from}"),
+                _ => format!("blocks {from} to {}", from + step - 1),
+            };
+            let ms = *us as f64 / 1e3;
+            let title = format!("{}, {which}: {ms:.2} ms", cell.id);
+            let shade = ((*us).max(1) as f64 / low as f64).ln() / range;
+            shapes.push(Shape::rect(corners, COLOURS[2], title).faint(0.06 + 0.94 * shade));
+            (first, last) = (first.min(from as f64), last.max((from + step) as f64));
+        }
+    }
+    let names = Names::of(report);
+    let labels: Vec<String> = cells.iter().map(|cell| names.label(cell)).collect();
+    let (x, y) = (Axis::linear((first, last), "block"), Axis::rows(&labels));
+    Some(Figure {
+        svg: draw(&x, &y, ROW * rows.max(1) as u32, &shapes)?,
+        caption: format!(
+            "{}: latency of each block, median of visits: the stronger the colour the slower, from {:.2} to \
+             {:.2} ms.",
+            level.load,
+            low as f64 / 1e3,
+            high as f64 / 1e3
+        ),
+        key: Key::new(),
     })
 }

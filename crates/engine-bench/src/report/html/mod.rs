@@ -7,8 +7,6 @@
 mod chart;
 mod course;
 mod figure;
-mod level;
-mod machine;
 mod overview;
 
 use super::{
@@ -64,21 +62,15 @@ pub fn html(report: &Report) -> String {
     for section in sections::all(report) {
         page.part(&section);
     }
-    for level in &report.levels {
-        let id = format!("level-{}", level.load).replace(' ', "-");
-        let title = format!("Latencies at {}", level.load);
-        page.section(&id, &title, |page| {
-            page.figures(level::figures(report, level))
-        });
-    }
-    page.section("course", "Rounds, drift and the machine", |page| {
-        let figures = [
+    page.section("course", "Rounds, drift and latencies", |page| {
+        let drift = [
             course::precision(report),
             course::drift(report),
-            machine::calibration(report),
-            machine::state(report),
+            course::calibration(report),
         ];
-        page.figures(figures.into_iter().flatten());
+        let levels = report.levels.iter();
+        let strips = levels.map(|level| course::strips(report, level));
+        page.figures(drift.into_iter().chain(strips).flatten());
     });
     page.section("configuration", "Configuration", |page| {
         page.table("values", &facts::values(&report.configuration));

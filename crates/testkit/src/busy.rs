@@ -1,6 +1,6 @@
 //! A chain whose blocks change hundreds of accounts and slots, and a second branch from its middle.
 
-use super::support::{Node, World, ZERO, block_rlp, stderr, tiny_genesis};
+use crate::node::{Node, World, ZERO, block_rlp, stderr, tiny_genesis};
 use alloy_consensus::{SignableTransaction, TxEip1559};
 use alloy_eips::eip2718::Encodable2718;
 use alloy_primitives::{Address, Bytes, Signature, TxKind, U256, hex, keccak256};
@@ -8,11 +8,11 @@ use secp256k1::{Message, PublicKey, SECP256K1, SecretKey};
 use serde_json::{Value, json};
 
 /// The last block both branches have.
-pub(crate) const FORK: u64 = 20;
+pub const FORK: u64 = 20;
 /// Blocks of the trunk.
-pub(crate) const TRUNK: u64 = 48;
+pub const TRUNK: u64 = 48;
 /// Last block of the branch.
-pub(crate) const BRANCH: u64 = 40;
+pub const BRANCH: u64 = 40;
 
 /// Takes words of a slot number and, in the lowest byte, its new value; logs as many bytes as it
 /// was given.
@@ -29,23 +29,32 @@ const PAYMENTS: u64 = 5;
 const TRANSACTIONS: u64 = CALLS + PAYMENTS + 1;
 
 /// A block with everything to send it again.
-pub(crate) struct Block {
-    pub(crate) hash: String,
-    pub(crate) root: String,
-    pub(crate) envelope: Value,
+#[derive(Debug)]
+pub struct Block {
+    /// Its hash.
+    pub hash: String,
+    /// Its state root.
+    pub root: String,
+    /// What the builder answered.
+    pub envelope: Value,
 }
 
 /// Both branches; the second begins behind [`FORK`].
-pub(crate) struct Chain {
-    pub(crate) trunk: Vec<Block>,
-    pub(crate) branch: Vec<Block>,
+#[derive(Debug)]
+pub struct Chain {
+    /// Blocks from 1 on.
+    pub trunk: Vec<Block>,
+    /// Blocks behind [`FORK`].
+    pub branch: Vec<Block>,
 }
 
 /// Small numbers that look random and are the same everywhere.
-pub(crate) struct Draws(pub(crate) u64);
+#[derive(Debug)]
+pub struct Draws(pub u64);
 
 impl Draws {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -64,7 +73,7 @@ fn sender() -> Address {
 }
 
 /// The tiny genesis with many accounts and a contract with many slots.
-pub(crate) fn genesis() -> Value {
+pub fn genesis() -> Value {
     let mut genesis = tiny_genesis();
     let alloc = genesis["alloc"].as_object_mut().unwrap();
     for index in 0..ACCOUNTS {
@@ -179,7 +188,7 @@ fn grow(node: &Node, last: u64, salt: u64) -> Vec<Block> {
 impl Chain {
     /// Builds the trunk in one uninterrupted run, then the branch, in a world that is left at
     /// genesis.
-    pub(crate) fn build(world: &World) -> Self {
+    pub fn build(world: &World) -> Self {
         std::fs::write(world.genesis(), genesis().to_string()).unwrap();
         let unwind = |block: u64| {
             let unwound = world.run(&["stage", "unwind", "to-block", &block.to_string()]);
@@ -201,7 +210,7 @@ impl Chain {
     }
 
     /// Block `number` of the trunk or of the branch.
-    pub(crate) fn block(&self, on_branch: bool, number: u64) -> Option<&Block> {
+    pub fn block(&self, on_branch: bool, number: u64) -> Option<&Block> {
         if on_branch && number > FORK {
             self.branch.get((number - FORK - 1) as usize)
         } else {
@@ -210,7 +219,7 @@ impl Chain {
     }
 
     /// The trunk as a file of RLP blocks.
-    pub(crate) fn trunk_rlp(&self) -> Vec<u8> {
+    pub fn trunk_rlp(&self) -> Vec<u8> {
         self.trunk
             .iter()
             .flat_map(|block| block_rlp(&block.envelope))
@@ -218,7 +227,7 @@ impl Chain {
     }
 
     /// A fork choice for block `number`, with safe and finalized blocks some way behind it.
-    pub(crate) fn forkchoice(&self, on_branch: bool, number: u64) -> Value {
+    pub fn forkchoice(&self, on_branch: bool, number: u64) -> Value {
         let hash = |number: Option<u64>| {
             let block = number.and_then(|number| self.block(on_branch, number));
             block.map_or_else(|| ZERO.to_owned(), |block| block.hash.clone())

@@ -1,5 +1,6 @@
 //! A running `bench-reth` on a tiny chain, and how to talk to it: small words for the tests.
 
+use crate::{Pipe, Running, Signal, built, http};
 use alloy_consensus::TxEnvelope;
 use alloy_eips::eip7685::Requests;
 use alloy_primitives::{B256, Bytes};
@@ -9,25 +10,32 @@ use alloy_rpc_types_engine::{
 use engine_api::jwt::{JwtSecret, unix_time_s};
 use serde_json::{Value, json};
 use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Output, Stdio},
-    time::Duration,
+    process::{Command, Output},
 };
 use tempfile::TempDir;
 
-pub(crate) const ZERO: &str = "0x0000000000000000000000000000000000000000000000000000000000000000";
+/// Thirty-two zero bytes.
+pub const ZERO: &str = "0x0000000000000000000000000000000000000000000000000000000000000000";
 /// The account every test block pays a withdrawal of one gwei to.
-pub(crate) const PAID: &str = "0x00000000000000000000000000000000000000aa";
+pub const PAID: &str = "0x00000000000000000000000000000000000000aa";
 
 /// A datadir on a tiny Prague chain.
-pub(crate) struct World {
-    pub(crate) folder: TempDir,
+#[derive(Debug)]
+pub struct World {
+    /// The folder with everything in it.
+    pub folder: TempDir,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl World {
-    pub(crate) fn new() -> Self {
+    /// A folder with the genesis file of [`tiny_genesis`].
+    pub fn new() -> Self {
         let world = Self {
             folder: tempfile::tempdir().unwrap(),
         };
@@ -35,28 +43,30 @@ impl World {
         world
     }
 
-    pub(crate) fn genesis(&self) -> PathBuf {
+    /// The genesis file.
+    pub fn genesis(&self) -> PathBuf {
         self.folder.path().join("genesis.json")
     }
 
-    pub(crate) fn datadir(&self) -> PathBuf {
+    /// The datadir, which the first command makes.
+    pub fn datadir(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
     /// Runs a command to its end, with this world's datadir.
-    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_bench-reth"));
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = program();
         command.args(arguments).arg("--datadir").arg(self.datadir());
-        command.env_remove("RUST_LOG").output().unwrap()
+        command.output().unwrap()
     }
 
     /// Starts a node with ports chosen by the system and waits until it is ready.
-    pub(crate) fn node(&self, flags: &[&str]) -> Node {
-        self.node_of(Command::new(env!("CARGO_BIN_EXE_bench-reth")), flags)
+    pub fn node(&self, flags: &[&str]) -> Node {
+        self.node_of(program(), flags)
     }
 
     /// The same with a command that ends as the program: with an environment, or within limits.
-    pub(crate) fn node_of(&self, mut command: Command, flags: &[&str]) -> Node {
+    pub fn node_of(&self, mut command: Command, flags: &[&str]) -> Node {
         command
             .args([
                 "node",
@@ -74,36 +84,39 @@ impl World {
         if !flags.contains(&"--http.api") {
             command.args(["--http.api", "eth,net,web3,testing", "--ws.api", "eth,reth"]);
         }
-        let command = command.env_remove("RUST_LOG").stdout(Stdio::piped());
-        Node::ready(command.spawn().unwrap(), &self.datadir())
+        command.env_remove("RUST_LOG");
+        Node::ready(Running::start(&mut command), &self.datadir())
     }
 }
 
+/// The program, logging as it does by itself.
+pub fn program() -> Command {
+    let mut command = Command::new(built("bench-reth"));
+    command.env_remove("RUST_LOG");
+    command
+}
+
 /// A node that answers. It is killed when dropped.
-pub(crate) struct Node {
-    pub(crate) child: Child,
-    pub(crate) auth: String,
-    pub(crate) http: String,
-    pub(crate) ws: String,
-    pub(crate) log: Vec<String>,
-    pub(crate) secret: JwtSecret,
-    stdout: BufReader<ChildStdout>,
+#[derive(Debug)]
+pub struct Node {
+    /// Its process.
+    pub process: Running,
+    /// `host:port` of the authenticated server.
+    pub auth: String,
+    /// The same of the public one.
+    pub http: String,
+    /// The same of the WebSocket.
+    pub ws: String,
+    /// What it logged until it was ready, line by line.
+    pub log: Vec<String>,
+    /// The secret of the authenticated server.
+    pub secret: JwtSecret,
 }
 
 impl Node {
     /// Reads the log until the node says that it is ready.
-    fn ready(mut child: Child, datadir: &Path) -> Self {
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut log = Vec::new();
-        while !log
-            .last()
-            .is_some_and(|line: &String| line.contains("Starting consensus engine"))
-        {
-            let mut line = String::new();
-            let read = stdout.read_line(&mut line).unwrap();
-            assert_ne!(read, 0, "the node ended before it was ready: {log:#?}");
-            log.push(line.trim_end().to_owned());
-        }
+    fn ready(process: Running, datadir: &Path) -> Self {
+        let log = process.lines_until(Pipe::Out, "Starting consensus engine");
         let url = |message: &str| {
             let line = log.iter().find(|line| line.contains(message)).unwrap();
             line.rsplit_once("url=").unwrap().1.to_owned()
@@ -115,45 +128,50 @@ impl Node {
         let ws = url("RPC WS server started");
         let secret = JwtSecret::read(&datadir.join("jwt.hex")).unwrap();
         Self {
-            child,
+            process,
             auth,
             http,
             ws,
             log,
             secret,
-            stdout,
         }
     }
 
     /// Calls a method of the public server.
-    pub(crate) fn public(&self, method: &str, params: Value) -> Result<Value, Value> {
-        call(&self.http, None, method, params)
+    pub fn public(&self, method: &str, params: Value) -> Result<Value, Value> {
+        http::call(&self.http, &[], method, &params)
+    }
+
+    /// A fresh `authorization` header line.
+    pub fn token(&self) -> String {
+        format!("authorization: Bearer {}", self.secret.mint(unix_time_s()))
     }
 
     /// Calls a method of the auth server with a fresh token.
-    pub(crate) fn engine(&self, method: &str, params: Value) -> Result<Value, Value> {
-        let token = self.secret.mint(unix_time_s());
-        call(&self.auth, Some(&format!("Bearer {token}")), method, params)
+    pub fn engine(&self, method: &str, params: Value) -> Result<Value, Value> {
+        http::call(&self.auth, &[&self.token()], method, &params)
     }
 
-    pub(crate) fn head(&self) -> Value {
+    /// The head's block.
+    pub fn head(&self) -> Value {
         self.public("eth_getBlockByNumber", json!(["latest", false]))
             .unwrap()
     }
 
-    pub(crate) fn balance(&self, address: &str) -> Value {
+    /// The balance of an account at the head.
+    pub fn balance(&self, address: &str) -> Value {
         self.public("eth_getBalance", json!([address, "latest"]))
             .unwrap()
     }
 
     /// Builds a block on the head that pays one gwei to [`PAID`].
-    pub(crate) fn build(&self) -> Value {
+    pub fn build(&self) -> Value {
         let params = json!([self.head()["hash"], self.attributes(), [], null]);
         self.public("testing_buildBlockV1", params).unwrap()
     }
 
     /// Attributes of a block on the head.
-    pub(crate) fn attributes(&self) -> Value {
+    pub fn attributes(&self) -> Value {
         let timestamp = self.head()["timestamp"].as_str().unwrap().to_owned();
         let timestamp = u64::from_str_radix(&timestamp[2..], 16).unwrap() + 12;
         json!({
@@ -165,12 +183,13 @@ impl Node {
         })
     }
 
-    pub(crate) fn new_payload(&self, envelope: &Value) -> Value {
+    /// Sends a block; gives its status.
+    pub fn new_payload(&self, envelope: &Value) -> Value {
         self.try_new_payload(envelope).unwrap()
     }
 
     /// The same; an error answer is the error.
-    pub(crate) fn try_new_payload(&self, envelope: &Value) -> Result<Value, Value> {
+    pub fn try_new_payload(&self, envelope: &Value) -> Result<Value, Value> {
         let params = json!([
             envelope["executionPayload"],
             [],
@@ -180,7 +199,8 @@ impl Node {
         self.engine("engine_newPayloadV4", params)
     }
 
-    pub(crate) fn forkchoice(&self, head: &Value) -> Value {
+    /// Makes a block the head; gives the answer.
+    pub fn forkchoice(&self, head: &Value) -> Value {
         let state =
             json!({"headBlockHash": head, "safeBlockHash": ZERO, "finalizedBlockHash": ZERO});
         self.engine("engine_forkchoiceUpdatedV3", json!([state, null]))
@@ -188,7 +208,7 @@ impl Node {
     }
 
     /// Makes `count` blocks the head, one after another.
-    pub(crate) fn advance(&self, count: usize) {
+    pub fn advance(&self, count: usize) {
         for _ in 0..count {
             let envelope = self.build();
             assert_eq!(self.new_payload(&envelope)["status"], "VALID");
@@ -198,75 +218,25 @@ impl Node {
     }
 
     /// Sends SIGTERM, waits for the end, and gives the exit code and what was logged.
-    pub(crate) fn terminate(mut self) -> (Option<i32>, String) {
-        let pid = self.child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-TERM", &pid])
-                .status()
-                .unwrap()
-                .success()
-        );
-        let mut rest = String::new();
-        self.stdout.read_to_string(&mut rest).unwrap();
-        (self.child.wait().unwrap().code(), rest)
+    pub fn terminate(self) -> (Option<i32>, String) {
+        self.process.signal(Signal::SIGTERM);
+        let ended = self.process.end();
+        (ended.code, ended.stdout)
+    }
+
+    /// Kills it.
+    pub fn kill(&mut self) {
+        self.process.kill();
     }
 }
 
-impl Drop for Node {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Calls a JSON-RPC method; the error object is the error.
-pub(crate) fn call(
-    address: &str,
-    authorization: Option<&str>,
-    method: &str,
-    params: Value,
-) -> Result<Value, Value> {
-    let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-    let (status, body) = post(address, authorization, &request.to_string());
-    assert_eq!(status, 200, "{method}: {body}");
-    let mut answer: Value = serde_json::from_str(&body).unwrap();
-    match answer.get("error") {
-        Some(error) => Err(error.clone()),
-        None => Ok(answer["result"].take()),
-    }
-}
-
-/// Posts JSON and gives status and body.
-pub(crate) fn post(address: &str, authorization: Option<&str>, body: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(60)))
-        .unwrap();
-    let authorization = authorization.map(|value| format!("authorization: {value}\r\n"));
-    let head = format!(
-        "POST / HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\n\
-         content-length: {}\r\n{}\r\n",
-        body.len(),
-        authorization.unwrap_or_default()
-    );
-    stream
-        .write_all(format!("{head}{body}").as_bytes())
-        .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, body.to_owned())
-}
-
-pub(crate) fn stderr(output: &Output) -> String {
+/// What a command wrote to standard error.
+pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// The RLP of a built block.
-pub(crate) fn block_rlp(envelope: &Value) -> Vec<u8> {
+pub fn block_rlp(envelope: &Value) -> Vec<u8> {
     let payload: ExecutionPayload =
         serde_json::from_value(envelope["executionPayload"].clone()).unwrap();
     let requests: Vec<Bytes> =
@@ -282,7 +252,7 @@ pub(crate) fn block_rlp(envelope: &Value) -> Vec<u8> {
 }
 
 /// Prague from the start, with the system contracts the fork demands.
-pub(crate) fn tiny_genesis() -> Value {
+pub fn tiny_genesis() -> Value {
     use alloy_eips::{eip2935, eip4788, eip7002, eip7251};
     let contract =
         |code: &dyn ToString| json!({"balance": "0x0", "nonce": "0x1", "code": code.to_string()});
