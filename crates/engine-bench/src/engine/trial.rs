@@ -2,8 +2,9 @@
 //!
 //! Invariant: an engine that does not answer `node --help` refuses nothing.
 
+use super::variables;
 use crate::sweep::{EngineKind, EngineSpec};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// Whether flags can be tried on an engine: parsers of reth's family judge every flag before a
 /// `--help` that comes last.
@@ -13,7 +14,7 @@ pub fn can_try(engine: &EngineSpec) -> bool {
 
 /// Why the engine's parser refuses flags, in its own words; `None` when it takes them.
 pub fn refusal(engine: &EngineSpec, flags: &[String]) -> Option<String> {
-    let mut command = Command::new(&engine.program);
+    let mut command = variables::command(&engine.program);
     command.arg("node").args(flags).arg("--help");
     let ended = command.stdin(Stdio::null()).output().ok()?;
     let said = String::from_utf8_lossy(&ended.stderr);
@@ -25,6 +26,7 @@ pub fn refusal(engine: &EngineSpec, flags: &[String]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
 
     #[test]
     fn a_parser_is_asked_in_its_own_words_unless_it_knows_no_help() {

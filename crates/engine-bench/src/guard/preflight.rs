@@ -266,7 +266,7 @@ impl Machine {
         match (system, self.rotational) {
             ("tmpfs" | "ramfs", _) => costs(
                 ("disk", system, 10),
-                "nothing is written to a disk, so saving blocks costs nothing; use --cache-dir on one",
+                "nothing is written to a disk, so persistence costs nothing; give --cache-dir a folder on one",
             ),
             ("overlay", _) => costs(
                 ("disk", system, 5),
@@ -275,7 +275,7 @@ impl Machine {
             // Virtual disks say that they turn whatever they are.
             (_, Some(true)) if !self.hypervisor => costs(
                 ("disk", &format!("{system} on a turning disk"), 15),
-                "saving blocks waits for seeks; give --cache-dir a folder on a solid-state disk",
+                "persistence waits for seeks; give --cache-dir a folder on a solid-state disk",
             ),
             (_, Some(false)) => fine("disk", &format!("{system} on a solid-state disk")),
             (_, _) => fine("disk", &format!("{system}, kind unknown")),
