@@ -38,7 +38,7 @@ fn an_exported_variable_reaches_no_engine_and_an_axis_does() {
     let said = sweep("");
     assert!(tells_of_blocks(&world, "1-chunk60-gas2M"));
     assert!(
-        said.contains("note: RUST_LOG is exported here and not passed on"),
+        said.contains("note: not passed on to engines: RUST_LOG;"),
         "{said}"
     );
 

@@ -23,7 +23,7 @@ mod work;
 pub use adaptive::decide;
 pub(crate) use attribution::rounded;
 pub use attribution::{Attribution, Count, PHASE_KEYS, Phase, attribute};
-pub use between::{Between, CellDifference, Difference, Side, between};
+pub use between::{Between, Difference, Side, between};
 pub(crate) use between::{NO_FLOOR, flatten};
 pub use compare::{Comparisons, compare};
 pub use curves::{Place, Response};

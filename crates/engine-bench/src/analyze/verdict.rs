@@ -163,7 +163,7 @@ impl From<(f64, f64)> for Interval {
 
 impl Comparison {
     /// The same, said of `b` beside `a`.
-    fn turned(self) -> Self {
+    pub fn turned(self) -> Self {
         let Ratio { value, low, high } = self.ratio;
         let inverse = |end: f64| 1.0 / end;
         Self {
@@ -197,6 +197,17 @@ impl Comparison {
         }
     }
 
+    /// Whether `b` is shown to be slower than `a` by more than this part: the whole interval is beyond the
+    /// noise floor and beyond the part.
+    pub fn is_regression(&self, part: f64) -> bool {
+        self.verdict == Verdict::Faster && self.ratio.low.is_some_and(|low| low > 1.0 + part)
+    }
+
+    /// Whether that is neither shown nor excluded: the interval reaches beyond the part.
+    pub fn may_be_regression(&self, part: f64) -> bool {
+        !self.is_regression(part) && self.ratio.high.is_none_or(|high| high > 1.0 + part)
+    }
+
     /// Whether a difference was measured although the engine did the same work in both.
     pub fn is_unexplained(&self) -> bool {
         self.same_work && self.verdict.is_difference()
@@ -227,28 +238,51 @@ mod tests {
         }
     }
 
-    #[test]
-    fn turned_it_says_the_opposite_of_the_other() {
-        let found = Comparison {
+    fn comparison(verdict: Verdict, (value, low, high): (f64, f64, f64)) -> Comparison {
+        Comparison {
             a: "x".into(),
             b: "y".into(),
-            ratio: Ratio {
-                value: 0.5,
-                low: Some(0.25),
-                high: Some(0.8),
-            },
+            ratio: Estimate {
+                value,
+                interval: Some((low, high)),
+            }
+            .into(),
             rounds: 3,
-            verdict: Verdict::Slower,
-            relevance: Some(Relevance::Relevant),
+            verdict,
+            relevance: None,
             same_work: false,
-            bootstrap: Some((0.4, 0.5).into()),
-        };
+            bootstrap: Some((low, value).into()),
+        }
+    }
+
+    #[test]
+    fn turned_it_says_the_opposite_of_the_other() {
+        let found = comparison(Verdict::Slower, (0.5, 0.25, 0.8));
         let turned = found.clone().turned();
         assert_eq!((turned.a.as_str(), turned.b.as_str()), ("y", "x"));
         assert_eq!(turned.verdict, Verdict::Faster);
-        assert_eq!(turned.ratio.value, 2.0);
-        assert_eq!(turned.ratio.ends(), Some((1.25, 4.0)));
-        assert_eq!(turned.bootstrap, Some((2.0, 2.5).into()));
+        assert_eq!(
+            (turned.ratio.value, turned.ratio.ends()),
+            (2.0, Some((1.25, 4.0)))
+        );
+        assert_eq!(turned.bootstrap, Some((2.0, 4.0).into()));
         assert_eq!(turned.turned(), found);
+    }
+
+    #[test]
+    fn a_regression_is_beyond_what_was_asked_with_the_whole_interval() {
+        for (verdict, low, regression) in [
+            (Verdict::Faster, 1.03, true),
+            (Verdict::Faster, 1.015, false),
+            (Verdict::NotSeparable, 1.03, false),
+            (Verdict::NoNoiseFloor, 1.03, false),
+            (Verdict::OtherPayloads, 1.03, false),
+            (Verdict::Slower, 0.5, false),
+        ] {
+            let found = comparison(verdict, (1.04, low, 1.05));
+            assert_eq!(found.is_regression(0.02), regression, "{verdict} {low}");
+            assert_ne!(found.may_be_regression(0.02), regression, "{verdict} {low}");
+        }
+        assert!(!comparison(Verdict::NotSeparable, (1.0, 0.99, 1.01)).may_be_regression(0.02));
     }
 }

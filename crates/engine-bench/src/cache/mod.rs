@@ -390,9 +390,10 @@ mod tests {
         held.try_lock().unwrap();
         let write = |owner: Owner| fs::write(&path, serde_json::to_vec(&owner).unwrap()).unwrap();
         // The owner before, whose pid is another process's now.
-        let mut other = Owner::this();
-        other.start_time += 1;
-        write(other);
+        write(Owner {
+            pid: std::os::unix::process::parent_id(),
+            start_time: 1,
+        });
         let refused = thread::spawn(move || cache.lock_work().unwrap_err().to_string());
         // The other one has found the old file by then, or finds the new one: both have to do.
         thread::sleep(2 * OWNER_PAUSE);

@@ -287,9 +287,6 @@ fn finish(out: &Path, ending: Ending, args: &SweepArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(EXIT_NOTHING_MEASURED))
 }
 
-/// Cells that a dry run lists.
-const LISTED_CELLS: usize = 40;
-
 /// Prints the plan, or everything that a person wants to know of it.
 fn dry_run(plan: &Plan, question: Option<&str>, values: &str, json: bool) -> Result<ExitCode> {
     if json {
@@ -301,12 +298,7 @@ fn dry_run(plan: &Plan, question: Option<&str>, values: &str, json: bool) -> Res
     for note in &plan.notes {
         text += &format!("note: {note}\n");
     }
-    let ids: Vec<&str> = plan.cells.iter().map(|cell| cell.id.as_str()).collect();
-    let listed = ids.len().min(LISTED_CELLS);
-    text += &format!("cells: {}", ids[..listed].join(", "));
-    if listed < ids.len() {
-        text += &format!(" and {} more", ids.len() - listed);
-    }
+    text += &format!("cells: {}", plan.some_ids());
     let estimate = &plan.estimate;
     let rounds = match plan.settings.adaptive {
         Some(_) => format!(

@@ -88,6 +88,6 @@ mod tests {
             written_bytes: 6 * 512,
         };
         assert_eq!(Counters::of(&system), expected);
-        assert_eq!(Counters::of(&made_up(&[]).1), Counters::default());
+        assert_eq!(Counters::of(&made_up::<&str>(&[]).1), Counters::default());
     }
 }

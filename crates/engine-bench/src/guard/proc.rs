@@ -12,7 +12,7 @@ use procfs_core::{
 use std::{
     collections::HashMap,
     fs::{self, File},
-    io::Read as _,
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
@@ -38,7 +38,7 @@ const TICK_NS: u64 = 1_000_000_000 / owner::TICKS_PER_SECOND;
 const LINE_BYTES: usize = 4096;
 
 /// In a CPU's folder: for how long heat held it back.
-const HEAT_FILE: &str = "thermal_throttle/core_throttle_total_time_ms";
+pub(super) const HEAT_FILE: &str = "thermal_throttle/core_throttle_total_time_ms";
 
 /// The CPUs since boot, times in ticks and summed over all of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -121,12 +121,10 @@ impl System {
 
     /// A file's text; empty when it cannot be read.
     pub(super) fn text(&self, path: impl AsRef<Path>) -> String {
-        let read = |mut file: File| {
-            let mut text = String::new();
-            file.read_to_string(&mut text).ok()?;
-            Some(text)
-        };
-        self.open(path).and_then(read).unwrap_or_default()
+        let text = self
+            .open(path)
+            .and_then(|file| io::read_to_string(file).ok());
+        text.unwrap_or_default()
     }
 
     /// The number that a file holds.
@@ -264,7 +262,19 @@ impl System {
 
     /// Bytes read from and written to all disks since boot.
     pub(super) fn disk_bytes(&self) -> (u64, u64) {
-        disk_bytes(&self.text("proc/diskstats"))
+        let disks = self.text("proc/diskstats");
+        let disks: Vec<DiskStat> = disks.lines().flat_map(DiskStat::from_line).collect();
+        let whole = disks.iter().filter(|disk| {
+            let mut all = disks.iter();
+            !is_virtual(&disk.name) && !all.any(|other| is_part(&disk.name, &other.name))
+        });
+        whole.fold((0, 0), |(read, written), disk| {
+            let bytes = |sectors| SECTOR_BYTES * sectors;
+            (
+                read + bytes(disk.sectors_read),
+                written + bytes(disk.sectors_written),
+            )
+        })
     }
 
     /// Bytes that a process had read from and written to disks.
@@ -280,21 +290,6 @@ fn throttled_us(cpu_stat: &str) -> Option<u64> {
         .or_else(|| value(cpu_stat, "throttled_time").map(|nanoseconds| nanoseconds / 1000))
 }
 
-fn disk_bytes(diskstats: &str) -> (u64, u64) {
-    let disks = diskstats.lines().map(DiskStat::from_line);
-    let disks: Vec<_> = disks.filter_map(Result::ok).collect();
-    let whole = disks.iter().filter(|disk| {
-        let mut all = disks.iter();
-        !is_virtual(&disk.name) && !all.any(|other| is_part(&disk.name, &other.name))
-    });
-    whole.fold((0, 0), |(read, written), disk| {
-        (
-            read + SECTOR_BYTES * disk.sectors_read,
-            written + SECTOR_BYTES * disk.sectors_written,
-        )
-    })
-}
-
 /// Memory, or made of other disks.
 fn is_virtual(name: &str) -> bool {
     let mut kinds = ["loop", "ram", "zram", "dm-", "md"].iter();
@@ -302,11 +297,9 @@ fn is_virtual(name: &str) -> bool {
 }
 
 fn is_part(name: &str, disk: &str) -> bool {
-    let rest = name.strip_prefix(disk);
-    let number = rest.map(|rest| rest.strip_prefix('p').unwrap_or(rest));
-    number.is_some_and(|number| {
-        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
-    })
+    let rest = name.strip_prefix(disk).unwrap_or_default();
+    let number = rest.strip_prefix('p').unwrap_or(rest);
+    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The number behind a key at the beginning of a line.
@@ -327,7 +320,7 @@ pub(super) mod tests {
     use super::*;
 
     /// A made-up machine of these files, this program being process 20 of it.
-    pub(crate) fn made_up(files: &[(&str, &str)]) -> (tempfile::TempDir, System) {
+    pub(crate) fn made_up<P: AsRef<Path>>(files: &[(P, &str)]) -> (tempfile::TempDir, System) {
         // In memory, where that can be had: there may be many files.
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let dir = dir.unwrap();
@@ -439,6 +432,7 @@ pub(super) mod tests {
             + &row("loop3", 10, 20)
             + &row("vdaa", 1, 2)
             + "\ncut\n";
-        assert_eq!(disk_bytes(&text), (111 * 512, 222 * 512));
+        let (_dir, system) = made_up(&[("proc/diskstats", &text)]);
+        assert_eq!(system.disk_bytes(), (111 * 512, 222 * 512));
     }
 }

@@ -58,10 +58,10 @@ impl Recipe {
             ..
         } = self;
         let (gas, hash) = (level.gas, &base.hash.to_string()[2..10]);
-        (
-            format!("{profile}-{}-seed{seed}-{gas}x", mix.name()),
-            format!("-on-{hash}-v{}", cache::GENERATION),
-        )
+        let prefix = format!("{profile}-{}-seed{seed}-{gas}x", mix.name());
+        // As the folder is called: a profile may hold what no file name should.
+        let prefix = cache::file_safe(&prefix);
+        (prefix, format!("-on-{hash}-v{}", cache::GENERATION))
     }
 
     /// The shortest list in the cache that begins with the payloads of a level: how many follow

@@ -64,7 +64,7 @@ const MOST_CELLS_UNASKED: u128 = 1_000;
 const MOST_CELLS: u128 = 1_000_000;
 
 /// Cells that a message lists.
-const LISTED_CELLS: usize = 12;
+const LISTED_CELLS: usize = 40;
 
 /// Visits that a plan may list.
 const MOST_VISITS: u128 = 10_000_000;
@@ -390,8 +390,8 @@ impl Plan {
         }
     }
 
-    /// Ids of cells, for a message.
-    fn some_ids(&self) -> String {
+    /// Ids of its cells, for a message; of many the first.
+    pub fn some_ids(&self) -> String {
         let ids = self.cells.iter().map(|cell| cell.id.as_str());
         let listed: Vec<&str> = ids.take(LISTED_CELLS).collect();
         let more = match self.cells.len() - listed.len() {

@@ -4,7 +4,7 @@ use super::{
     grid::{Grid, NOTHING},
     table::render,
 };
-use crate::analyze::{Between, CellDifference};
+use crate::analyze::{Between, Comparison};
 use serde_json::Value;
 use std::fmt::Write as _;
 
@@ -51,7 +51,7 @@ pub fn between(between: &Between) -> String {
     text
 }
 
-fn row(cell: &CellDifference, between: &Between) -> Vec<String> {
+fn row(cell: &Comparison, between: &Between) -> Vec<String> {
     let percent = |ratio: f64| format!("{:+.2} %", 100.0 * (ratio - 1.0));
     let same = between.cells.iter().all(|cell| cell.a == cell.b);
     let name = if same {
@@ -59,15 +59,16 @@ fn row(cell: &CellDifference, between: &Between) -> Vec<String> {
     } else {
         format!("{} → {}", cell.a, cell.b)
     };
-    let ends = cell.ratio.ends();
+    let of_b = cell.clone().turned();
+    let ends = of_b.ratio.ends();
     let interval = ends.map_or(NOTHING.to_owned(), |(low, high)| {
         format!("{} to {}", percent(low), percent(high))
     });
     vec![
         name,
-        percent(cell.ratio.value),
+        percent(of_b.ratio.value),
         interval,
-        cell.verdict.to_string(),
+        of_b.verdict.to_string(),
     ]
 }
 

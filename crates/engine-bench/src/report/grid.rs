@@ -486,7 +486,6 @@ mod tests {
                 visit,
                 payload,
                 payloads: 100,
-                best_payloads: None,
             };
             finer(&noise, now, interleave)
         };
