@@ -118,8 +118,8 @@ const BESIDE: &[Measure] = measures! {
     "root_total", "of the root's job", ROOT_TOTAL;
     "worker_busy", "of CPU time of root workers", WORKER_BUSY;
     "after_answer", "of bookkeeping after the answer", AFTER_ANSWER;
-    "save", "of saving", SAVE_DURATION;
-    "stall", "stalled by saving", BACKPRESSURE;
+    "save", "of persistence", SAVE_DURATION;
+    "stall", "stalled by persistence", BACKPRESSURE;
 };
 
 /// Where the time of a cell went in the given rounds; `None` when its engine tells nothing.

@@ -88,7 +88,7 @@ pub enum EngineError {
     /// Killing it did not end it.
     #[error(
         "process {pid} of the engine has not ended {waited:?} after SIGKILL and still holds its datadir; \
-         wait until it has (a disk may be slow to answer), then go on"
+         wait until it has (a disk may be slow to answer), then resume"
     )]
     Stuck {
         /// The process.

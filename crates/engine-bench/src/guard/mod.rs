@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 pub enum GuardMode {
     /// It is kept and marked.
     Warn,
-    /// Its visit is void and made again, twice at most; the last one is kept and marked.
+    /// Its visit is void and repeated, at most twice; the last one counts and is marked.
     #[default]
     Void,
     /// Nothing is watched.

@@ -243,9 +243,9 @@ impl Machine {
                 5,
                 "layers of a container cost writes; give --cache-dir a folder of a volume",
             ),
-            // Virtual disks say that they turn whatever they are.
+            // Virtual disks claim to rotate whatever they are.
             (_, Some(true)) if !self.hypervisor => (
-                format!("{system} on a turning disk"),
+                format!("{system} on a rotating disk"),
                 15,
                 "persistence waits for seeks; give --cache-dir a folder on a solid-state disk",
             ),
@@ -384,7 +384,7 @@ mod tests {
             ("disk", "overlay", |m| {
                 m.file_system = Some("overlay".into())
             }),
-            ("disk", "ext4 on a turning disk", |m| {
+            ("disk", "ext4 on a rotating disk", |m| {
                 m.rotational = Some(true)
             }),
             ("clock source", "hpet", |m| m.clock = Some("hpet".into())),

@@ -51,7 +51,7 @@ pub enum Event {
         #[serde(flatten)]
         facts: VisitFacts,
     },
-    /// A visit in which everything was valid, but which others disturbed: it is made again.
+    /// A visit in which everything was valid, but which others disturbed: it is repeated.
     VisitVoided {
         /// Its id.
         visit: String,
@@ -73,7 +73,7 @@ pub enum Event {
         /// What it spent its time on until then.
         times: VisitTimes,
     },
-    /// A visit that had finished, but does not count: it is made again together with those that it took
+    /// A visit that had finished, but does not count: it is repeated together with those that it took
     /// turns with, which had not.
     VisitUndone {
         /// Its id.

@@ -57,7 +57,7 @@ pub struct EngineSum {
 /// A payload list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PayloadSum {
-    /// Mix of transactions; empty for payloads that were brought.
+    /// Mix of transactions; empty for payloads that were given.
     pub mix: String,
     /// Gas level.
     pub gas: Gas,

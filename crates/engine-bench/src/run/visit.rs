@@ -1,5 +1,5 @@
 //! One visit of one cell: a discarded pass, then a measured one, each on a datadir that was
-//! brought back and an engine that was just started.
+//! reset and an engine that was just started.
 //!
 //! Invariant: leaving a visit in any way, also by being dropped on Ctrl-C, stops its engine.
 

@@ -117,7 +117,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Settings {
-    /// The mixes of transactions that payloads are generated from; none when they are brought.
+    /// The mixes of transactions that payloads are generated from; none when they are given.
     pub fn mixes(&self) -> Vec<&str> {
         let PayloadSource::Generated { mix } = &self.payloads else {
             return Vec::new();
@@ -177,7 +177,7 @@ pub enum BaseSource {
         /// `small`, `medium` or `large…`.
         profile: String,
     },
-    /// A datadir that the user brought.
+    /// A datadir that the user gave.
     Datadir {
         /// The folder.
         path: PathBuf,
@@ -195,7 +195,7 @@ pub enum PayloadSource {
         /// `mainnet`, `cold-storage`, `whale` or `transfers`; the first one where mixes are an axis.
         mix: String,
     },
-    /// A folder that the user brought: one folder per gas level, or payloads.
+    /// A folder that the user gave: one folder per gas level, or payloads.
     Folder {
         /// The folder.
         path: PathBuf,
