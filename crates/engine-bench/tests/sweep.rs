@@ -546,7 +546,9 @@ fn time_that_earlier_runs_took_is_time_of_the_budget() {
     let (ending, _) = fixture.sweep_plan(&plan, std::future::ready(()));
     assert_eq!(ending, Some(Ending::Interrupted));
     let out = fixture.path("out");
+    let begun = History::read(&out).unwrap().begun.unwrap();
     let mut another_run = Journal::open(&out).unwrap();
+    another_run.write(Event::SweepStarted(begun)).unwrap();
     std::thread::sleep(Duration::from_secs(2));
     another_run.write(Event::Interrupted).unwrap();
     drop(another_run);
