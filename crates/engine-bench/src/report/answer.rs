@@ -20,8 +20,8 @@ use std::collections::BTreeSet;
 /// Most cells that a line names.
 const MOST_NAMED: usize = 8;
 
-/// Widest grid, in columns of a terminal; further levels get a grid of their own.
-const WIDEST: usize = 100;
+/// Gas levels that fit beside each other into a terminal.
+const LEVELS_BESIDE: usize = 2;
 
 /// Digits of the sum of a program that tell builds from each other.
 const SUM_DIGITS: usize = 8;
@@ -120,23 +120,15 @@ fn beaten(report: &Report, names: &Names, level: &Level) -> Vec<String> {
         true => level.versus.iter().filter(slower).collect(),
         false => Vec::new(),
     };
-    let mut parts = Vec::new();
     let amounts = known.iter().enumerate().map(|(index, pair)| {
         let slower = if index == 0 { "slower " } else { "" };
-        format!("{} {slower}by {}", label(&pair.a), behind(&pair.ratio))
+        let Percent { place, value, .. } = Percent::of(&pair.ratio);
+        format!("{} {slower}by {} %", label(&pair.a), place.text(-value))
     });
-    let mut amounts: Vec<String> = amounts.collect();
-    if amounts.len() > MOST_NAMED {
-        let more = amounts.len() - MOST_NAMED;
-        let most = known
-            .last()
-            .map(|pair| behind(&pair.ratio))
-            .unwrap_or_default();
-        amounts.truncate(MOST_NAMED);
-        amounts.push(format!("{more} more by up to {most}"));
-    }
+    let amounts: Vec<String> = amounts.collect();
+    let mut parts = Vec::new();
     if !amounts.is_empty() {
-        parts.push(amounts.join(", "));
+        parts.push(listed(&amounts));
     }
     let others = level
         .beaten
@@ -150,12 +142,6 @@ fn beaten(report: &Report, names: &Names, level: &Level) -> Vec<String> {
         ));
     }
     parts
-}
-
-/// How much lower than the other a throughput is: `12 %`.
-fn behind(ratio: &Ratio) -> String {
-    let Percent { place, value, .. } = Percent::of(ratio);
-    format!("{} %", place.text(-value))
 }
 
 /// Names, as many as a line holds.
@@ -181,44 +167,33 @@ pub(super) fn throughput(cell: &CellReport) -> String {
 }
 
 /// A ratio as a difference in percent.
-pub(super) struct Percent {
-    pub(super) place: Place,
-    pub(super) value: f64,
-    pub(super) ends: Option<(f64, f64)>,
+struct Percent {
+    place: Place,
+    value: f64,
+    ends: Option<(f64, f64)>,
 }
 
 impl Percent {
-    pub(super) fn of(ratio: &Ratio) -> Self {
+    fn of(ratio: &Ratio) -> Self {
         let percent = |ratio: f64| 100.0 * (ratio - 1.0);
         let ends = ratio.ends().filter(|ends| figures::is_telling(*ends));
         let ends = ends.map(|(low, high)| (percent(low), percent(high)));
-        // Without an interval whole percents are as fine as two digits of a throughput.
-        let place = match ends {
-            Some(_) => Place::of(percent(ratio.value), ends),
-            None => Place::digits(100.0, 3),
-        };
         Self {
-            place,
+            // Without an interval whole percents are as fine as two digits of a throughput.
+            place: ends.map_or(Place::digits(100.0, 3), |ends| Place::of(0.0, Some(ends))),
             value: percent(ratio.value),
             ends,
         }
-    }
-
-    /// Value and ends with their signs.
-    fn words(&self) -> [String; 3] {
-        let (low, high) = self.ends.unwrap_or_default();
-        [self.value, low, high].map(|figure| self.place.signed(figure))
     }
 }
 
 /// Value and interval: `−30 % [−33, −26]`.
 pub(super) fn difference(ratio: &Ratio) -> String {
-    let percent = Percent::of(ratio);
-    let [value, low, high] = percent.words();
-    match percent.ends {
-        Some(_) => format!("{value} % [{low}, {high}]"),
-        None => format!("{value} %"),
-    }
+    let Percent { place, value, ends } = Percent::of(ratio);
+    let value = place.signed(value);
+    ends.map_or(format!("{value} %"), |(low, high)| {
+        format!("{value} % [{}, {}]", place.signed(low), place.signed(high))
+    })
 }
 
 /// What a verdict looks like in the grid.
@@ -231,124 +206,67 @@ fn mark(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Throughput of every cell and its ratio to the reference: a row per setting of the knobs, the highest
-/// first; two columns per gas level. As many grids as a terminal needs for all levels.
+/// Throughput of every cell and its ratio to the reference: a row per setting of the knobs, the highest of the
+/// first level on top; two columns per gas level, and as many grids as a terminal needs for all levels.
 pub(super) fn grids(report: &Report) -> Vec<Grid> {
     let names = Names::of(report);
     let mut settings: Vec<Vec<String>> = Vec::new();
-    for cell in &report.cells {
+    let ranked = report
+        .levels
+        .iter()
+        .flat_map(|level| level.best.iter().chain(&level.beaten));
+    let ranked = ranked.filter_map(|id| report.cell(id));
+    for cell in ranked.chain(&report.cells) {
         let values = names.values(cell);
         if !settings.contains(&values) {
             settings.push(values);
         }
     }
-    let height = |setting: &Vec<String>| mean_ratio(report, &names, setting);
-    settings.sort_by(|a, b| height(b).total_cmp(&height(a)));
-    let heads: Vec<Vec<String>> = [names.columns()]
-        .into_iter()
-        .chain(settings.clone())
-        .collect();
-    let levels = report.levels.iter();
-    let levels: Vec<Vec<Vec<String>>> = levels
-        .map(|level| columns(report, &names, level, &settings))
-        .collect();
-    let mut grids: Vec<Vec<Vec<String>>> = Vec::new();
-    for level in levels {
-        let joined = grids
-            .last_mut()
-            .filter(|rows| width(rows) + width(&level) <= WIDEST);
-        match joined {
-            Some(rows) => rows
-                .iter_mut()
-                .zip(level)
-                .for_each(|(row, more)| row.extend(more)),
-            None => {
-                let rows = heads.iter().cloned().zip(level);
-                grids.push(rows.map(|(head, row)| [head, row].concat()).collect());
-            }
+    let grid = |levels: &[Level]| {
+        let header = levels.iter().map(|level| header(report, &names, level));
+        let row = |values: &Vec<String>| {
+            let cells = levels
+                .iter()
+                .map(|level| (level, names.find(report, level, values)));
+            let fields = cells.flat_map(|(level, cell)| fields(level, cell));
+            values.iter().cloned().chain(fields).collect()
+        };
+        Grid {
+            header: names
+                .columns()
+                .into_iter()
+                .chain(header.flatten())
+                .collect(),
+            rows: settings.iter().map(row).collect(),
         }
-    }
-    let grid = |mut rows: Vec<Vec<String>>| Grid {
-        header: rows.remove(0),
-        rows,
     };
-    grids.into_iter().map(grid).collect()
+    report.levels.chunks(LEVELS_BESIDE).map(grid).collect()
 }
 
-/// How wide rows are when every column is as wide as its widest field, with two columns between them.
-fn width(rows: &[Vec<String>]) -> usize {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let widest = |column: usize| {
-        let fields = rows.iter().filter_map(|row| row.get(column));
-        fields.map(|field| field.chars().count() + 2).max()
-    };
-    (0..columns).filter_map(widest).sum()
+fn header(report: &Report, names: &Names, level: &Level) -> Vec<String> {
+    let reference = level
+        .reference
+        .as_ref()
+        .filter(|_| !level.versus.is_empty());
+    let ratio = reference.map(|id| format!("to {}", names.label_of(report, id)));
+    let throughput = format!("{} Ggas/s", level.load);
+    [throughput].into_iter().chain(ratio).collect()
 }
 
-/// The mean logarithm of a setting's ratios to the references of the levels it was measured at.
-fn mean_ratio(report: &Report, names: &Names, setting: &[String]) -> f64 {
-    let logs = report.levels.iter().filter_map(|level| {
-        let cell = names.find(report, level, setting)?;
+/// A cell's throughput, and its ratio to the reference of its level where there are others.
+fn fields(level: &Level, cell: Option<&CellReport>) -> Vec<String> {
+    let ratio = |cell: &CellReport| {
         if level.reference.as_ref() == Some(&cell.id) {
-            return Some(0.0);
+            return "reference".to_owned();
         }
-        let pair = level.versus.iter().find(|pair| pair.a == cell.id)?;
-        Some(pair.ratio.value.ln())
-    });
-    let logs: Vec<f64> = logs.collect();
-    match logs.len() {
-        0 => f64::NEG_INFINITY,
-        count => logs.iter().sum::<f64>() / count as f64,
-    }
-}
-
-/// The columns of a level, header first: throughput, and the ratio where there is a cell to hold it against.
-fn columns(
-    report: &Report,
-    names: &Names,
-    level: &Level,
-    settings: &[Vec<String>],
-) -> Vec<Vec<String>> {
-    let pair = |cell: &CellReport| level.versus.iter().find(|pair| pair.a == cell.id);
-    let percents = level
-        .versus
-        .iter()
-        .map(|pair| Percent::of(&pair.ratio).words());
-    let percents: Vec<[String; 3]> = percents.collect();
-    let widest = |part: usize| {
-        percents
-            .iter()
-            .map(|words| words[part].chars().count())
-            .max()
+        let pair = level.versus.iter().find(|pair| pair.a == cell.id);
+        pair.map_or(String::new(), |pair| {
+            format!("{} {}", difference(&pair.ratio), mark(pair.verdict))
+        })
     };
-    let widths = [0, 1, 2].map(|part| widest(part).unwrap_or(0));
-    let ratio = |cell: &CellReport| match pair(cell) {
-        Some(pair) => padded(pair, widths),
-        None if level.reference.as_ref() == Some(&cell.id) => "reference".to_owned(),
-        None => String::new(),
-    };
-    let reference = level.reference.as_ref().and_then(|id| report.cell(id));
-    let reference = reference.filter(|_| !level.versus.is_empty());
-    let mut header = vec![format!("{} Ggas/s", level.load)];
-    header.extend(reference.map(|cell| format!("to {}", names.label(cell))));
-    let rows = settings.iter().map(|setting| {
-        let cell = names.find(report, level, setting);
-        let mut row = vec![cell.map_or(NOTHING.to_owned(), throughput)];
-        row.extend(reference.map(|_| cell.map_or(String::new(), ratio)));
-        row
-    });
-    [header].into_iter().chain(rows).collect()
-}
-
-/// A ratio whose figures stand below those of the other rows.
-fn padded(pair: &Comparison, [value, low, high]: [usize; 3]) -> String {
-    let percent = Percent::of(&pair.ratio);
-    let words = percent.words();
-    let interval = match percent.ends {
-        Some(_) => format!(" [{:>low$}, {:>high$}]", words[1], words[2]),
-        None => String::new(),
-    };
-    format!("{:>value$} %{interval} {}", words[0], mark(pair.verdict))
+    let ratio = (!level.versus.is_empty()).then(|| cell.map_or(String::new(), ratio));
+    let throughput = cell.map_or(NOTHING.to_owned(), throughput);
+    [throughput].into_iter().chain(ratio).collect()
 }
 
 /// What was swept, part by part: the first line of every report.

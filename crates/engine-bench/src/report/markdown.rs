@@ -10,6 +10,9 @@ pub(super) const ABOUT: &str = "Throughput is Σ gas / Σ (newPayload + forkchoi
      its own 95 % interval. Intervals of ratios are simultaneous over a gas level. ▼ slower, ▲ faster, ~ not separable, \
      ? no verdict.";
 
+/// Where caveats are explained.
+pub(super) const EXPLAINED: &str = "docs/TROUBLESHOOTING.md explains each of them.";
+
 /// Renders the report.
 pub fn markdown(report: &Report) -> String {
     let swept = answer::swept(report);
@@ -26,7 +29,7 @@ pub fn markdown(report: &Report) -> String {
     let _ = writeln!(text, "{ABOUT}\n");
     push_list(&mut text, attribution::causes(report));
     if !report.warnings.is_empty() {
-        text.push_str("## Caveats\n\n");
+        let _ = writeln!(text, "## Caveats\n\n{EXPLAINED}\n");
         push_list(&mut text, report.warnings.iter().cloned());
     }
     for section in sections::all(report) {

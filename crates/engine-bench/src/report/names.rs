@@ -50,8 +50,12 @@ impl Names {
 
     /// A cell's values, one for each column.
     pub(super) fn values(&self, cell: &CellReport) -> Vec<String> {
-        let value = |key: &String| cell.axes.get(key).map_or(NOTHING.to_owned(), text);
-        self.0.iter().map(value).collect()
+        self.0.iter().map(|key| self.value(cell, key)).collect()
+    }
+
+    /// A cell's value of an axis.
+    pub(super) fn value(&self, cell: &CellReport, key: &str) -> String {
+        cell.axes.get(key).map_or(NOTHING.to_owned(), text)
     }
 
     /// The name of a cell within its gas level: `60`, or `60/always`.

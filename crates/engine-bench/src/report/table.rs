@@ -3,7 +3,7 @@
 //! Invariant: plain text, bold only for a person: none with `NO_COLOR` or into a pipe.
 
 use super::{answer, attribution, grid::Grid, model::Report, sections};
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use std::fmt::Write as _;
 
 /// Columns that text is wrapped at.
@@ -107,6 +107,9 @@ pub(super) fn render(grid: &Grid) -> String {
         .force_no_tty()
         .set_header(&grid.header);
     table.add_rows(&grid.rows);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
     lines(&table)
 }
 

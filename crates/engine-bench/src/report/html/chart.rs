@@ -179,13 +179,17 @@ impl Axis {
         }
     }
 
-    /// The values themselves, at the logarithm of each; those too close to the one before are left out.
-    pub(super) fn values(ends: Point, values: &[f64], unit: &str) -> Self {
+    /// These labels at these places, which ascend; one too close to that before is left out.
+    pub(super) fn labelled(
+        ends: Point,
+        labels: impl Iterator<Item = (f64, String)>,
+        unit: &str,
+    ) -> Self {
         let mut ticks: Vec<(f64, String)> = Vec::new();
-        for value in values {
-            let near = |(last, _): &(f64, String)| value.log10() - last < (ends.1 - ends.0) / 12.0;
+        for (at, label) in labels {
+            let near = |(last, _): &(f64, String)| at - last < (ends.1 - ends.0) / 12.0;
             if !ticks.last().is_some_and(near) {
-                ticks.push((value.log10(), value.to_string()));
+                ticks.push((at, shortened(&label)));
             }
         }
         Self {

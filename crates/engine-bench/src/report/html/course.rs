@@ -159,49 +159,6 @@ pub(super) fn drift(report: &Report) -> Option<Figure> {
     })
 }
 
-/// A fixed piece of work before every measured pass.
-pub(super) fn calibration(report: &Report) -> Option<Figure> {
-    let parts = [("computing", COLOURS[2]), ("reading memory", COLOURS[1])];
-    let found: Vec<(usize, &VisitReport, [f64; 2])> = shown(report)
-        .filter_map(|(index, visit)| {
-            let mut passes = visit.facts.passes.iter();
-            let found = passes.find_map(|pass| pass.calibration)?;
-            let ns = [found.compute_ns as f64, found.memory_ns as f64];
-            Some((index, visit, ns))
-        })
-        .collect();
-    let mut shapes = Vec::new();
-    let mut ends = vec![0.0];
-    for (part, (name, colour)) in parts.iter().enumerate() {
-        let middle = median(found.iter().map(|(.., ns)| ns[part]).collect())?;
-        for (index, visit, ns) in &found {
-            let percent = 100.0 * (ns[part] / middle - 1.0);
-            let (visit_number, ms) = (index + 1, ns[part] / 1e6);
-            let title = format!("visit {visit_number}: {name} took {ms:.2} ms, {percent:+.2} %");
-            shapes.push(Shape::dot((minutes(visit), percent), *colour, title).faint(0.8));
-            ends.push(percent);
-        }
-    }
-    let times = span(found.iter().map(|(_, visit, _)| minutes(visit)))?;
-    let (x, y) = (
-        Axis::linear(times, "minutes"),
-        Axis::linear(span(ends)?, "% to the median"),
-    );
-    let key = parts.map(|(name, colour)| (name.to_owned(), colour));
-    Some(Figure {
-        svg: draw(&x, &y, HEIGHT, &shapes)?,
-        caption:
-            "How long a fixed piece of work took before each measured pass, beside its median."
-                .to_owned(),
-        key: key.to_vec(),
-    })
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
-}
-
 /// Latency from block to block, as a strip of shades for each cell.
 pub(super) fn strips(report: &Report, level: &Level) -> Option<Figure> {
     let cells = report.cells.iter().filter(|cell| level.is_of(cell));

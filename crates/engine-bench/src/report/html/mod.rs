@@ -12,7 +12,7 @@ mod overview;
 use super::{
     answer, attribution, facts,
     grid::Grid,
-    markdown::ABOUT,
+    markdown::{ABOUT, EXPLAINED},
     model::Report,
     sections::{self, Section},
 };
@@ -53,7 +53,8 @@ pub fn html(report: &Report) -> String {
     }
     if !report.warnings.is_empty() {
         page.section("caveats", "Caveats", |page| {
-            page.list("warning", &report.warnings)
+            page.paragraph("about", EXPLAINED);
+            page.list("warning", &report.warnings);
         });
     }
     page.section("files", "Files", |page| {
@@ -63,11 +64,7 @@ pub fn html(report: &Report) -> String {
         page.part(&section);
     }
     page.section("course", "Rounds, drift and latencies", |page| {
-        let drift = [
-            course::precision(report),
-            course::drift(report),
-            course::calibration(report),
-        ];
+        let drift = [course::precision(report), course::drift(report)];
         let levels = report.levels.iter();
         let strips = levels.map(|level| course::strips(report, level));
         page.figures(drift.into_iter().chain(strips).flatten());
