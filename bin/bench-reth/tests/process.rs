@@ -284,7 +284,7 @@ fn syncing_is_told_until_the_first_fork_choice_unless_idle_at_startup() {
 }
 
 #[test]
-fn a_signal_saves_every_block_and_a_restart_goes_on_from_the_head() {
+fn a_signal_persists_every_block_and_a_restart_continues_from_the_head() {
     let world = World::new();
     let node = world.node(&["--engine.persistence-threshold", "100"]);
     node.advance(5);
@@ -531,13 +531,13 @@ fn saved_blocks_are_announced_on_the_websocket() {
         .unwrap();
     runtime.block_on(async {
         let url = format!("ws://{}", node.ws);
-        let mut saved = engine_api::subscribe::subscribe_persisted(&url)
+        let mut persisted = engine_api::subscribe::subscribe_persisted(&url)
             .await
             .unwrap();
-        let first = saved.next().await.unwrap();
+        let first = persisted.next().await.unwrap();
         assert_eq!(first.number, 0);
         node.advance(2);
-        let next = saved.wait_for(2).await.unwrap();
+        let next = persisted.wait_for(2).await.unwrap();
         assert_eq!(
             (next.number, json!(next.hash)),
             (2, node.head()["hash"].clone())

@@ -16,7 +16,7 @@ use std::{
 use testkit::{
     busy::{self, Chain, TRUNK},
     node::{Node, World, stderr},
-    skip,
+    skip, wait_for,
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_bench-reth");
@@ -89,7 +89,7 @@ fn a_real_datadir_verifies_after_blocks_unwind_and_restart() {
     let node = world.node(&[]);
     node.advance(5);
     let head = node.head();
-    // A snapshot is verified beside the running node, which may not have saved everything yet.
+    // A snapshot is verified beside the running node, which may not have persisted everything yet.
     assert!(verified(&world)["head"].as_u64().unwrap() <= 5);
     node.terminate();
     let report = verified(&world);
@@ -146,7 +146,7 @@ fn init_without_room_says_so_and_works_with_room() {
 }
 
 #[test]
-fn import_without_room_keeps_what_was_saved_and_goes_on_with_room() {
+fn import_without_room_keeps_what_was_persisted_and_continues_with_room() {
     let (world, file) = busy_world();
     let genesis = world.genesis();
     let head = [
@@ -161,7 +161,7 @@ fn import_without_room_keeps_what_was_saved_and_goes_on_with_room() {
     ended(
         &output,
         2,
-        &["save blocks", FULL, "Nothing saved before is lost"],
+        &["persist blocks", FULL, "Nothing persisted before is lost"],
     );
     let kept = verified(&world)["head"].as_u64().unwrap();
     assert!(kept < TRUNK, "{kept}");
@@ -250,12 +250,15 @@ fn a_node_without_room_answers_why_ends_and_goes_on_with_room() {
             }
         }
         make_head(&node, chain, number);
-        // The save fails in the background: the next payload is told.
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    let refusal = refusal.unwrap().to_string();
+    // Persistence fails in the background, perhaps after the last block: payloads are refused from then on.
+    let again = chain.block(false, TRUNK).unwrap();
+    let refused = || node.try_new_payload(&again.envelope).err();
+    let refusal = refusal.unwrap_or_else(|| wait_for("persistence to fail", refused));
+    let refusal = refusal.to_string();
     assert!(
-        refusal.contains("save blocks") && refusal.contains(FULL),
+        refusal.contains("persist blocks") && refusal.contains(FULL),
         "{refusal}"
     );
     assert_eq!(node.process.end().code, Some(2));

@@ -66,14 +66,6 @@ impl Components {
     pub fn deviation(&self, blocks: usize) -> f64 {
         (self.visit + self.block / blocks.max(1) as f64).sqrt()
     }
-
-    /// Blocks per pass that give the narrowest interval in a given time, when a visit costs
-    /// `visit_s` beside its blocks and a block costs `block_s`. `None` when visits differ by no more
-    /// than their blocks explain: then one visit could be as long as one likes.
-    pub fn best_blocks(&self, visit_s: f64, block_s: f64) -> Option<usize> {
-        let best = (visit_s / block_s * self.block / self.visit).sqrt();
-        (best.is_finite() && self.visit > 0.0).then(|| best.ceil().max(1.0) as usize)
-    }
 }
 
 #[cfg(test)]
@@ -126,13 +118,7 @@ mod tests {
         let components = Components::of(spread, 0.01, 100);
         assert!((components.visit - 3e-4).abs() < 1e-12);
         assert!((components.deviation(100) - 0.02).abs() < 1e-12);
-        // sqrt(4 / 0.03 · 0.01 / 0.0003) = 66.7
-        assert_eq!(components.best_blocks(4.0, 0.03), Some(67));
-        let all_blocks = Components::of(spread, 1.0, 100);
-        assert_eq!(
-            (all_blocks.visit, all_blocks.best_blocks(4.0, 0.03)),
-            (0.0, None)
-        );
+        assert_eq!(Components::of(spread, 1.0, 100).visit, 0.0);
         assert_eq!(block_variance(&[vec![1.0; 9]]), None);
     }
 }

@@ -33,10 +33,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let started = journal::read(Path::new(from))?
         .into_iter()
         .map(|record| record.event)
-        .find(|event| matches!(event, Event::SweepStarted { .. }));
+        .find(|event| matches!(event, Event::SweepStarted(_)));
     let mut started = started.ok_or("FROM measured nothing")?;
-    if let Event::SweepStarted { manifest, .. } = &mut started {
-        manifest.plan_sha256 = record::plan_sum(to);
+    if let Event::SweepStarted(begun) = &mut started {
+        begun.manifest.plan_sha256 = record::plan_sum(to);
     }
     let mut journal = Journal::open(to)?;
     journal.write(started)?;
@@ -81,28 +81,19 @@ fn samples(random: &mut SplitMix, payloads: u64) -> Vec<Sample> {
     let restart = 0.01 * random.normal();
     let one = |number| {
         let time = 10e6 * (restart + 0.03 * random.normal()).exp();
+        let mut sample = Sample::default();
+        for column in Sample::COLUMNS {
+            (column.set)(&mut sample, 300);
+        }
         Sample {
             block_number: number,
             gas_used: 10_000_000,
-            transaction_count: 100,
             new_payload_ns: time as u64,
-            forkchoice_updated_ns: 100_000,
             engine_ns: Some((0.9 * time) as u64),
-            gas_limit: 1_000_000_000,
+            state_root_ns: Some((0.3 * time) as u64),
             answered_ns: number * 10_000_000,
             end_ns: number * 10_000_000,
-            state_root_ns: Some((0.3 * time) as u64),
-            account_targets: Some(300),
-            storage_targets: Some(900),
-            batches: Some(10),
-            jobs: Some(40),
-            unsplit_batches: Some(2),
-            nodes_revealed: Some(3_000),
-            nodes_reread: Some(200),
-            known_paths: Some(100),
-            nodes_hashed: Some(2_500),
-            longest_chain: Some(60),
-            ..Sample::default()
+            ..sample
         }
     };
     (1..=payloads).map(one).collect()

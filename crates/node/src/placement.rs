@@ -4,7 +4,7 @@
 //! |---|---|
 //! | state root, in the order in which they are woken | the last, the one before it, … |
 //! | executing, while a cold block is executed | the first |
-//! | saving | the first |
+//! | persistence | the first |
 //! | all others | any |
 //!
 //! A scheduler that has a thread wait while a CPU is idle costs little where there are many, and up to

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | state root, RPC | 0 |
 //! | executing, and those beside it | 3 with `range-steal`, else 0 (`--bench.execution-nice`) |
-//! | saving, exporting spans | 19 |
+//! | persistence, exporting spans | 19 |
 //!
 //! What a block's root reads while the block is executed need not be read when execution waits for
 //! it. With equal priorities the threads of the root are as late as their share of the CPUs is small.

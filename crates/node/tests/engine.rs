@@ -1,4 +1,4 @@
-//! The engine over a real database: blocks are built, sent, chosen, saved and unwound.
+//! The engine over a real database: blocks are built, sent, chosen, persisted and unwound.
 //!
 //! Every engine here compares each parallel root with the serial reference.
 
@@ -351,7 +351,7 @@ async fn saves_when_the_head_is_beyond_the_threshold() {
 }
 
 #[tokio::test]
-async fn a_save_leaves_the_newest_blocks_in_memory() {
+async fn persistence_leaves_the_newest_blocks_in_memory() {
     let net = Net::with(
         genesis(Fork::Prague),
         EngineConfig {
@@ -624,7 +624,7 @@ async fn the_engine_s_thread_yields_as_far_as_it_is_told() {
     let net = Net::with(genesis(Fork::Prague), told);
     grow(&net, 0, 1).await;
     let own = rustix::process::getpriority_process(None).unwrap();
-    let (told, saving) = ((own + 7).min(19), (own + 19).min(19));
+    let (told, persistence) = ((own + 7).min(19), (own + 19).min(19));
     assert!(nice_values("engine").contains(&told));
-    assert!(nice_values("persistence").contains(&saving));
+    assert!(nice_values("persistence").contains(&persistence));
 }

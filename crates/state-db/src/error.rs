@@ -41,7 +41,7 @@ pub enum DbError {
     },
     /// There is no room to write. The transaction under way was aborted; earlier ones are intact.
     #[error(
-        "{doing}: {shortage} ({}). Nothing saved before is lost: {remedy}, then start again",
+        "{doing}: {shortage} ({}). Nothing persisted before is lost: {remedy}, then start again",
         path.display()
     )]
     Full {

@@ -79,9 +79,7 @@ impl fmt::Display for ChunkPolicy {
 
 /// The text names no chunk policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "recognise the chunk policy {0:?}: one of always, reth-1.11, reth-2.5, range-steal expected"
-)]
+#[error("unknown chunk policy {0:?}: use always, reth-1.11, reth-2.5 or range-steal")]
 pub struct UnknownChunkPolicy(String);
 
 impl FromStr for ChunkPolicy {

@@ -43,7 +43,7 @@ impl fmt::Display for RootStrategy {
 
 /// The text names no root strategy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("recognise the root strategy {0:?}: one of task, parallel, serial, skip expected")]
+#[error("unknown root strategy {0:?}: use task, parallel, serial or skip")]
 pub struct UnknownRootStrategy(String);
 
 impl FromStr for RootStrategy {

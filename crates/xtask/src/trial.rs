@@ -29,7 +29,7 @@ pub(crate) enum Trial {
     },
     /// Sweeps over bench-reth and bench-reth slowed down: how many find it.
     ///
-    /// Nothing is saved during a pass: saving in the background would go on while the engine is delayed,
+    /// Nothing is persisted during a pass: persistence in the background would go on while the engine is delayed,
     /// and so make up for a part of the delay.
     Slowed {
         #[command(flatten)]
@@ -157,7 +157,7 @@ fn interleaving(interleave: bool) -> Option<&'static str> {
     interleave.then_some("--interleave")
 }
 
-/// Blocks that an engine keeps before it saves any: more than a pass has.
+/// Blocks that an engine keeps before it persists any: more than a pass has.
 const SAVES_NOTHING: &str = "engine.persistence-threshold=100000";
 
 /// Runs sweeps over one axis of two values, which is among `flags`, and counts their verdicts.

@@ -3,8 +3,8 @@
 //!     cargo test --release -p bench-reth --test kill -- --kills 200 --seed 7
 //!
 //! Each round starts `node`, `import`, `stage unwind` or `init`, sends SIGKILL (after a time drawn
-//! uniformly, or aimed just behind a fork choice that starts a save), and checks: `db verify`
-//! finds nothing; the head is no lower than the last block reported as saved and no higher than
+//! uniformly, or aimed just behind a fork choice that starts persistence), and checks: `db verify`
+//! finds nothing; the head is no lower than the last block reported as persisted and no higher than
 //! the last one sent; the next start goes on from there. In the end the chain is replayed to its
 //! tip, whose hash and state root are those of the run that built it without interruption.
 //!

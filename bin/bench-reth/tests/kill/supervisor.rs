@@ -153,7 +153,7 @@ impl Supervisor {
         node
     }
 
-    /// Sends blocks to a node with random save thresholds until it is killed.
+    /// Sends blocks to a node with random persistence thresholds until it is killed.
     fn replay(&mut self) {
         let threshold = [0, 0, 1, 2, 5][self.draws.below(5) as usize].to_string();
         let buffer = self.draws.below(3).to_string();
@@ -163,9 +163,9 @@ impl Supervisor {
             "--engine.memory-block-buffer-target",
             &buffer,
         ]);
-        let reported = watch_saves(&node.ws);
+        let reported = watch_persisted(&node.ws);
         let from = (self.on_branch, self.head);
-        // Aimed at a save just begun, or anywhere.
+        // Aimed at a batch just begun, or anywhere.
         let aimed = self.draws.below(2) == 0;
         let blocks = 1 + self.draws.below(12);
         let delay = Duration::from_micros(self.draws.below(if aimed { 12_000 } else { 900_000 }));
@@ -210,7 +210,7 @@ impl Supervisor {
         let reported = reported.load(Ordering::SeqCst);
         assert!(
             reorged || left.head >= reported,
-            "block {reported} was reported as saved, the head is {}",
+            "block {reported} was reported as persisted, the head is {}",
             left.head
         );
         self.figures.resent += sent.1.saturating_sub(left.head);
@@ -414,8 +414,8 @@ fn kill_after(process: u32, delay: Duration) -> std::thread::JoinHandle<()> {
     })
 }
 
-/// The highest block that the node has announced as saved, for as long as it lives.
-fn watch_saves(address: &str) -> Arc<AtomicU64> {
+/// The highest block that the node has announced as persisted, for as long as it lives.
+fn watch_persisted(address: &str) -> Arc<AtomicU64> {
     let highest = Arc::new(AtomicU64::new(0));
     let (noted, url) = (highest.clone(), format!("ws://{address}"));
     std::thread::spawn(move || {
@@ -423,10 +423,10 @@ fn watch_saves(address: &str) -> Arc<AtomicU64> {
             .enable_all()
             .build();
         runtime.unwrap().block_on(async {
-            let Ok(mut saves) = engine_api::subscribe::subscribe_persisted(&url).await else {
+            let Ok(mut persisted) = engine_api::subscribe::subscribe_persisted(&url).await else {
                 return;
             };
-            while let Ok(block) = saves.next().await {
+            while let Ok(block) = persisted.next().await {
                 noted.fetch_max(block.number, Ordering::SeqCst);
             }
         });

@@ -313,9 +313,9 @@ fn safe_and_finalized_outlive_a_kill() {
     let state = choice(&head["hash"], &safe["hash"], &finalized["hash"]);
     let answer = node.engine("engine_forkchoiceUpdatedV3", json!([state, null]));
     assert_eq!(answer.unwrap()["payloadStatus"]["status"], "VALID");
-    // The next blocks are saved with the markers.
+    // The next blocks are persisted with the markers.
     node.advance(2);
-    wait_until_saved(&node, 5);
+    wait_until_persisted(&node, 5);
     node.kill();
     let node = world.node(&[]);
     assert_eq!(block(&node, "safe"), safe);
@@ -323,16 +323,16 @@ fn safe_and_finalized_outlive_a_kill() {
 }
 
 /// Returns once the database holds block `number`.
-fn wait_until_saved(node: &Node, number: u64) {
+fn wait_until_persisted(node: &Node, number: u64) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
     runtime.block_on(async {
         let url = format!("ws://{}", node.ws);
-        let mut saved = engine_api::subscribe::subscribe_persisted(&url)
+        let mut persisted = engine_api::subscribe::subscribe_persisted(&url)
             .await
             .unwrap();
-        saved.wait_for(number).await.unwrap();
+        persisted.wait_for(number).await.unwrap();
     });
 }

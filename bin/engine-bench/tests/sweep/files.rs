@@ -150,7 +150,7 @@ fn what_cannot_be_a_sweep_is_refused_before_anything_is_made() {
         (
             "[axis]\n\"engine.a\" = [1]",
             "",
-            vec!["one value", "--set engine.a=1"],
+            vec!["single value", "--set engine.a=1"],
         ),
         (
             "[set]\n\"engine.a\" = 1",
@@ -160,7 +160,7 @@ fn what_cannot_be_a_sweep_is_refused_before_anything_is_made() {
         (
             "[[exclude]]\n\"engine.a\" = 1",
             "",
-            vec!["--exclude engine.a=1", "none of"],
+            vec!["--exclude engine.a=1", "not a value"],
         ),
         (
             "[base]\n\"engine.a\" = 1",
@@ -177,18 +177,58 @@ fn what_cannot_be_a_sweep_is_refused_before_anything_is_made() {
             &large,
             vec!["217800 cells", "days", "--yes"],
         ),
+        (
+            "chunks = [5, 15]\n[axis]\n\"engine.nonsense\" = [1, 2]",
+            "",
+            vec![
+                "bench-reth refuses --engine.nonsense=1",
+                "unexpected",
+                "node --help",
+            ],
+        ),
+        (
+            "[axis]\n\"engine.multiproof-chunk-size\" = [5, 0]",
+            "",
+            vec!["refuses --engine.multiproof-chunk-size=0", "at least 1"],
+        ),
+        (
+            "[set]\n\"bench.chunk-policy\" = \"always-ish\"",
+            "",
+            vec!["refuses --bench.chunk-policy=always-ish", "range-steal"],
+        ),
+        ("gas = \"900G\"", "", vec!["--gas 900G", "at most 1G"]),
+        (
+            "",
+            "--payloads @payloads",
+            vec!["payloads holds no payload_block_<N>.json"],
+        ),
+        ("budget = \"20\"", "", vec!["--budget", "write 20m"]),
+        ("", "--ready-timeout 90", vec!["write 90s for 90 seconds"]),
+        ("rounds = 0", "", vec!["--rounds", "0"]),
+        ("", "--profiler samply", vec!["samply", "install it"]),
+        (
+            "",
+            "--out @sweep.toml",
+            vec!["sweep.toml", "--out another folder"],
+        ),
+        ("", "--out @payloads", vec!["is not empty", "--resume"]),
     ] {
         fs::write(world.path("sweep.toml"), file).unwrap();
-        fs::create_dir_all(world.path("payloads")).unwrap();
-        let ended = world.run(&format!("sweep @sweep.toml {flags} --out @out"));
-        assert_eq!(ended.code, Some(2), "{file} {flags}: {ended:?}");
-        for part in parts {
-            assert!(
-                ended.stderr.contains(part),
-                "{file}: {part}: {}",
-                ended.stderr
-            );
+        fs::create_dir_all(world.path("payloads/empty")).unwrap();
+        let out = if flags.contains("--out") {
+            ""
+        } else {
+            "--out @out"
+        };
+        for dry_run in ["", "--dry-run"] {
+            let mut command = world.command(&format!("sweep @sweep.toml {flags} {out} {dry_run}"));
+            let ended = command.env("PATH", world.path("nothing")).output().unwrap();
+            let said = String::from_utf8(ended.stderr).unwrap();
+            assert_eq!(ended.status.code(), Some(2), "{file} {flags}: {said}");
+            for part in &parts {
+                assert!(said.contains(part), "{file} {flags}: {part}: {said}");
+            }
+            assert!(!world.path("out").exists(), "{file}: something was made");
         }
-        assert!(!world.path("out").exists(), "{file}: something was made");
     }
 }

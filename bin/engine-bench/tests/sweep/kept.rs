@@ -96,9 +96,9 @@ fn a_journal_that_was_cut_goes_on_and_an_edited_or_foreign_one_does_not() {
             ["journal.ndjson", "was changed"],
         ),
         (
-            "\"version\":1",
-            "\"version\":2",
-            ["journal.ndjson", "version 2"],
+            "\"version\":",
+            "\"version\":9",
+            ["journal.ndjson", "of version"],
         ),
     ] {
         fs::write(&path, went_on.replacen(found, put, 1)).unwrap();

@@ -15,7 +15,7 @@ use testkit::{Running, Tool, free_port, http::get, require, wait_for};
 const SHIPPED: [u16; 2] = [9464, 9001];
 
 /// What need not have happened for a dashboard to be right: no client of another fork calls, and nothing
-/// waits for a save.
+/// waits for persistence.
 const RARE: [&str; 6] = [
     "new_payload_v1_",
     "new_payload_v2_",

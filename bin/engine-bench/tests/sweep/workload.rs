@@ -85,7 +85,7 @@ fn genesis_hash(log: &str) -> &str {
 #[test]
 fn every_form_of_a_state_has_the_same_root_and_genesis_hash() {
     let world = World::new();
-    world.ok("init --datadir @made --export-genesis @genesis.json --export-dump @dump.jsonl");
+    world.ok("init --profile small --datadir @made --export-genesis @genesis.json --export-dump @dump.jsonl");
     let genesis = world.ok("bench-reth init --chain @genesis.json --datadir @genesis");
     let dump = world.ok("init-state --chain @made/chain.json --datadir @dump @dump.jsonl");
     let root = |datadir: &str| json(&world.path(datadir).join("chain.json"))["stateRoot"].clone();

@@ -14,7 +14,7 @@ metrics! {
     RPC_FORKCHOICE_V2 = "reth_engine_rpc_fork_choice_updated_v2" Summary Seconds "engine_forkchoiceUpdatedV2 from its decoded request to its answer, queueing included.";
     RPC_FORKCHOICE_V3 = "reth_engine_rpc_fork_choice_updated_v3" Summary Seconds "engine_forkchoiceUpdatedV3 from its decoded request to its answer, queueing included.";
     PAYLOAD_DECODE = "bench_rpc_payload_decode_seconds" Summary Seconds "Reading the parameters of a payload.";
-    QUEUE_WAIT = "bench_engine_queue_wait_seconds" Summary Seconds "A payload's wait for the engine thread, and for a save when that was asked for.";
+    QUEUE_WAIT = "bench_engine_queue_wait_seconds" Summary Seconds "A payload's wait for the engine thread, and for persistence where that was asked for.";
 
     // A payload on the engine thread.
     NEW_PAYLOAD_LATENCY = "reth_consensus_engine_beacon_new_payload_latency" Summary Seconds "A payload on the engine thread, from being taken to its answer.";
@@ -29,7 +29,7 @@ metrics! {
     NEW_PAYLOAD_SYNCING = "reth_consensus_engine_beacon_new_payload_syncing" Counter Count "Payloads answered SYNCING.";
     NEW_PAYLOAD_ACCEPTED = "reth_consensus_engine_beacon_new_payload_accepted" Counter Count "Payloads answered ACCEPTED.";
     NEW_PAYLOAD_ERROR = "reth_consensus_engine_beacon_new_payload_error" Counter Count "Payloads that failed with an error of the engine.";
-    FAILED_DELIVERIES = "reth_consensus_engine_beacon_failed_new_payload_response_deliveries" Counter Count "Answers to payloads that nobody waited for any more.";
+    FAILED_DELIVERIES = "reth_consensus_engine_beacon_failed_new_payload_response_deliveries" Counter Count "Answers to payloads whose sender no longer waited.";
     BLOCK_PREPARE = "bench_engine_block_prepare_seconds" Summary Seconds "Checking the header, starting the root's job and opening the parent's state.";
     EXECUTION = "reth_sync_execution_execution_histogram" Summary Seconds "Executing a block: system calls, transactions, withdrawals, and waiting for senders.";
     EXECUTION_LAST = "reth_sync_execution_execution_duration" Gauge Seconds "Executing the last block.";
@@ -78,9 +78,9 @@ metrics! {
     SAVE_DURATION = "reth_consensus_engine_persistence_save_blocks_duration_seconds" Summary Seconds "Writing a batch of blocks, its commit included.";
     SAVE_BLOCKS = "reth_consensus_engine_persistence_save_blocks_batch_size" Summary Count "Blocks of a batch.";
     PERSISTENCE = "reth_consensus_engine_beacon_persistence_duration" Summary Seconds "A batch from being handed over until the engine took note of it.";
-    BACKPRESSURE = "reth_consensus_engine_beacon_backpressure_stall_duration" Summary Seconds "Waiting for a save because too many blocks were unsaved.";
+    BACKPRESSURE = "reth_consensus_engine_beacon_backpressure_stall_duration" Summary Seconds "Waiting for persistence because too many blocks were not persisted.";
     HEAD = "reth_blockchain_tree_canonical_chain_height" Gauge Count "Number of the canonical chain's head.";
-    IN_MEMORY_BLOCKS = "reth_blockchain_tree_in_mem_state_num_blocks" Gauge Count "Canonical blocks that are not saved yet.";
+    IN_MEMORY_BLOCKS = "reth_blockchain_tree_in_mem_state_num_blocks" Gauge Count "Canonical blocks that are not persisted yet.";
 
     // The process, read when it is asked for.
     PROCESS_CPU = "reth_process_cpu_seconds_total" Counter Seconds "CPU time of the process.";

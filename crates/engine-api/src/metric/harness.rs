@@ -8,7 +8,7 @@ metrics! { HARNESS: "Every metric of engine-bench, in the order of the documenta
     ROUND = "bench_sweep_round" Gauge Count "The round under way.";
     VISITS_PLANNED = "bench_sweep_visits_planned" Gauge Count "Visits of the plan; an adaptive sweep may make fewer.";
     VISITS_KEPT = "bench_sweep_visits_kept_total" Counter Count "Visits that gave samples.";
-    VISITS_VOID = "bench_sweep_visits_void_total" Counter Count "Visits that others disturbed and that were made again.";
+    VISITS_VOID = "bench_sweep_visits_void_total" Counter Count "Visits that others disturbed and that were repeated.";
     VISITS_FAILED = "bench_sweep_visits_failed_total" Counter Count "Visits that gave nothing.";
     PAYLOADS = "bench_sweep_payloads_total" Counter Count "Payloads and fork choices answered VALID.";
     CELL_GGAS = "bench_sweep_cell_ggas_per_second" Gauge Count "Execution throughput of a cell until now, in Ggas/s, by cell.";

@@ -6,8 +6,11 @@
 //!
 //! Invariant: nothing is guessed; a phase that the engine does not measure is part of a remainder.
 
-use super::outcome::Outcome;
-use crate::record::{PassMetrics, Sample};
+use super::{outcome::Outcome, work::Work};
+use crate::record::{
+    PassMetrics, Sample,
+    column::{Column, Unit},
+};
 use engine_api::metric::{self, Metric};
 use serde::{Deserialize, Serialize};
 
@@ -78,104 +81,62 @@ struct Measure {
     metric: Metric,
 }
 
-const fn measure(key: &'static str, label: &'static str, metric: Metric) -> Measure {
-    Measure { key, label, metric }
+/// Measures, each with its key, its name for people and its metric.
+macro_rules! measures {
+    ($($key:literal, $label:literal, $metric:ident;)*) => {
+        &[$(Measure { key: $key, label: $label, metric: metric::$metric },)*]
+    };
 }
 
 /// Before the engine thread has the payload.
-const BEFORE_ENGINE: &[Measure] = &[
-    measure("decode", "decoding the request", metric::PAYLOAD_DECODE),
-    measure("queue", "waiting for the engine thread", metric::QUEUE_WAIT),
-];
+const BEFORE_ENGINE: &[Measure] = measures! {
+    "decode", "decoding the request", PAYLOAD_DECODE;
+    "queue", "waiting for the engine thread", QUEUE_WAIT;
+};
 
 /// On the engine thread, before the first transaction.
-const BEFORE_EXECUTION: &[Measure] = &[measure(
-    "prepare",
-    "preparing the block",
-    metric::BLOCK_PREPARE,
-)];
+const BEFORE_EXECUTION: &[Measure] = measures! {
+    "prepare", "preparing the block", BLOCK_PREPARE;
+};
 
 /// On the engine thread, after the last one.
-const AFTER_EXECUTION: &[Measure] = &[
-    measure("bundle", "merging state changes", metric::BUNDLE),
-    measure(
-        "root_wait",
-        "waiting for the state root",
-        metric::STATE_ROOT,
-    ),
-    measure(
-        "checks",
-        "comparing with the header",
-        metric::POST_VALIDATION,
-    ),
-];
+const AFTER_EXECUTION: &[Measure] = measures! {
+    "bundle", "merging state changes", BUNDLE;
+    "root_wait", "waiting for the state root", STATE_ROOT;
+    "checks", "comparing with the header", POST_VALIDATION;
+};
 
 /// What execution is made of, where the engine tells.
-const IN_EXECUTION: &[Measure] = &[
-    measure(
-        "pre_execution",
-        "in system calls before",
-        metric::PRE_EXECUTION,
-    ),
-    measure(
-        "sender_wait",
-        "waiting for senders",
-        metric::TRANSACTION_WAIT,
-    ),
-    measure(
-        "transactions",
-        "executing transactions",
-        metric::TRANSACTION_EXECUTION,
-    ),
-    measure(
-        "post_execution",
-        "in system calls after",
-        metric::POST_EXECUTION,
-    ),
-];
+const IN_EXECUTION: &[Measure] = measures! {
+    "pre_execution", "in system calls before", PRE_EXECUTION;
+    "sender_wait", "waiting for senders", TRANSACTION_WAIT;
+    "transactions", "executing transactions", TRANSACTION_EXECUTION;
+    "post_execution", "in system calls after", POST_EXECUTION;
+};
 
-const BESIDE: &[Measure] = &[
-    measure("root_total", "of the root's job", metric::ROOT_TOTAL),
-    measure(
-        "worker_busy",
-        "of CPU time of root workers",
-        metric::WORKER_BUSY,
-    ),
-    measure(
-        "after_answer",
-        "of bookkeeping after the answer",
-        metric::AFTER_ANSWER,
-    ),
-    measure("save", "of saving", metric::SAVE_DURATION),
-    measure("stall", "stalled by saving", metric::BACKPRESSURE),
-];
+const BESIDE: &[Measure] = measures! {
+    "root_total", "of the root's job", ROOT_TOTAL;
+    "worker_busy", "of CPU time of root workers", WORKER_BUSY;
+    "after_answer", "of bookkeeping after the answer", AFTER_ANSWER;
+    "save", "of persistence", SAVE_DURATION;
+    "stall", "stalled by persistence", BACKPRESSURE;
+};
 
-const COUNTS: &[Measure] = &[
-    measure("jobs", "jobs", metric::CHUNKS),
-    measure("batches", "batches", metric::DISPATCHES),
-    measure(
-        "account_targets",
-        "account targets",
-        metric::ACCOUNT_TARGETS,
-    ),
-    measure("storage_targets", "slot targets", metric::STORAGE_TARGETS),
-    measure("nodes_revealed", "nodes read", metric::NODES_REVEALED),
-    measure("nodes_reread", "nodes read again", metric::NODES_REREAD),
-    measure("known_paths", "known paths", metric::KNOWN_PATHS),
-    measure("nodes_hashed", "nodes hashed", metric::NODES_HASHED),
-    measure("longest_chain", "nodes in a row", metric::LONGEST_CHAIN),
-];
-
-/// Where the time of a cell went; `None` when its engine tells nothing.
-pub fn attribute(outcome: &Outcome, cell: &str) -> Option<Attribution> {
-    let passes = outcome.passes.get(cell)?;
-    let samples: Vec<&Sample> = passes.values().flatten().collect();
+/// Where the time of a cell went in the given rounds; `None` when its engine tells nothing.
+pub fn attribute(
+    outcome: &Outcome,
+    cell: &str,
+    rounds: impl Fn(u64) -> bool,
+) -> Option<Attribution> {
+    let passes = outcome.passes.get(cell)?.iter();
+    let passes: Vec<_> = passes.filter(|(round, _)| rounds(**round)).collect();
+    let samples: Vec<&Sample> = passes.iter().flat_map(|(_, pass)| *pass).collect();
     if samples.is_empty() {
         return None;
     }
     let metrics = outcome.metrics.get(cell);
-    let of_pass = |round| metrics.and_then(|metrics| metrics.get(round));
-    let metrics: Option<Vec<&PassMetrics>> = passes.keys().map(of_pass).collect();
+    let of_pass = |(round, _): &(&u64, _)| metrics.and_then(|metrics| metrics.get(round));
+    let metrics: Option<Vec<&PassMetrics>> = passes.iter().map(of_pass).collect();
     metrics
         .and_then(|metrics| from_metrics(&samples, &metrics))
         .or_else(|| from_log(&samples))
@@ -225,10 +186,30 @@ fn total(phases: &[Phase]) -> f64 {
     phases.iter().map(|phase| phase.ms_per_block).sum()
 }
 
-/// Client time of a method, in milliseconds a block.
-fn client_ms(samples: &[&Sample], time: fn(&Sample) -> u64) -> f64 {
-    let sum: u64 = samples.iter().map(|sample| time(sample)).sum();
-    sum as f64 / 1e6 / samples.len() as f64
+/// Mean of a time of each block, in milliseconds; `None` when one lacks it.
+fn mean_ms(samples: &[&Sample], time: fn(&Sample) -> Option<u64>) -> Option<f64> {
+    let sum: Option<u64> = samples.iter().map(|sample| time(sample)).sum();
+    Some(sum? as f64 / 1e6 / samples.len() as f64)
+}
+
+/// Client time of newPayload and of forkchoiceUpdated, likewise.
+fn client_ms(samples: &[&Sample]) -> Option<(f64, f64)> {
+    let new_payload = mean_ms(samples, |sample| Some(sample.new_payload_ns))?;
+    let forkchoice = mean_ms(samples, |sample| Some(sample.forkchoice_updated_ns))?;
+    Some((new_payload, forkchoice))
+}
+
+/// What was counted, by the columns of samples, where `mean` knows it.
+fn counts(mean: impl Fn(&Column<Sample>) -> Option<f64>) -> Vec<Count> {
+    let counted = Work::columns().filter(|column| column.about.unit == Unit::Count);
+    let count = |column: &Column<Sample>| {
+        Some(Count {
+            key: column.name.to_owned(),
+            label: column.about.label.to_owned(),
+            per_block: rounded(mean(column)?),
+        })
+    };
+    counted.filter_map(count).collect()
 }
 
 fn from_metrics(samples: &[&Sample], passes: &[&PassMetrics]) -> Option<Attribution> {
@@ -238,7 +219,7 @@ fn from_metrics(samples: &[&Sample], passes: &[&PassMetrics]) -> Option<Attribut
     };
     let engine_ms = per_block.value(metric::NEW_PAYLOAD_LATENCY)? * 1e3;
     let mut phases = per_block.phases(BEFORE_ENGINE);
-    let client = client_ms(samples, |sample| sample.new_payload_ns);
+    let (client, forkchoice) = client_ms(samples)?;
     let transport = client - engine_ms - total(&phases);
     phases.insert(0, phase("transport", "in transport and HTTP", transport));
 
@@ -254,19 +235,11 @@ fn from_metrics(samples: &[&Sample], passes: &[&PassMetrics]) -> Option<Attribut
     phases.append(&mut on_engine);
     phases.push(phase("engine_rest", "in the rest of newPayload", rest));
 
-    let forkchoice = client_ms(samples, |sample| sample.forkchoice_updated_ns);
     let on_thread = per_block.value(metric::FORKCHOICE_LATENCY).unwrap_or(0.0) * 1e3;
     phases.push(phase("forkchoice", "in the fork choice", on_thread));
     let rest = forkchoice - on_thread;
     phases.push(phase("forkchoice_rest", "around the fork choice", rest));
 
-    let counts = COUNTS.iter().filter_map(|measure| {
-        Some(Count {
-            key: measure.key.to_owned(),
-            label: measure.label.to_owned(),
-            per_block: rounded(per_block.value(measure.metric)?),
-        })
-    });
     let busy = per_block.value(metric::WORKER_BUSY);
     let idle = per_block.value(metric::WORKER_IDLE);
     let parts = busy.zip(idle).filter(|(busy, idle)| busy + idle > 0.0);
@@ -275,25 +248,19 @@ fn from_metrics(samples: &[&Sample], passes: &[&PassMetrics]) -> Option<Attribut
         blocks: samples.len() as u64,
         phases,
         beside: per_block.phases(BESIDE),
-        counts: counts.collect(),
+        counts: counts(|column| per_block.value(column.about.metric?)),
         workers_idle: parts.map(|(busy, idle)| rounded(idle / (busy + idle))),
         log_difference: log_difference(samples, &per_block).map(rounded),
     })
 }
 
-/// What a sample says of the engine's time.
-type Told = fn(&Sample) -> Option<u64>;
-
-/// The same two figures from both sources.
+/// Largest relative difference of times that both sources tell.
 fn log_difference(samples: &[&Sample], per_block: &PerBlock<'_>) -> Option<f64> {
-    let both: [(Metric, Told); 2] = [
-        (metric::STATE_ROOT, |sample| sample.state_root_ns),
-        (metric::VALIDATION, |sample| sample.engine_ns),
-    ];
-    let differences = both.iter().filter_map(|(metric, told)| {
-        let counted = per_block.value(*metric)?;
-        let told: Option<u64> = samples.iter().map(|sample| told(sample)).sum();
-        let told = told? as f64 / 1e9 / per_block.blocks;
+    let times = Sample::COLUMNS.iter();
+    let times = times.filter(|column| column.about.unit == Unit::Nanoseconds);
+    let differences = times.filter_map(|column| {
+        let counted = per_block.value(column.about.metric?)?;
+        let told = column.mean(samples.iter().copied())? / 1e9;
         let scale = counted.max(told);
         (scale > 0.0).then_some((counted - told).abs() / scale)
     });
@@ -302,33 +269,22 @@ fn log_difference(samples: &[&Sample], per_block: &PerBlock<'_>) -> Option<f64> 
 
 /// The coarser cut: root, the rest of the block, and everything around it.
 fn from_log(samples: &[&Sample]) -> Option<Attribution> {
-    let told = |told: Told| -> Option<f64> {
-        let sum: Option<u64> = samples.iter().map(|sample| told(sample)).sum();
-        Some(sum? as f64 / 1e6 / samples.len() as f64)
-    };
-    let engine = told(|sample| sample.engine_ns)?;
-    let client = client_ms(samples, |sample| sample.new_payload_ns);
-    let forkchoice = client_ms(samples, |sample| sample.forkchoice_updated_ns);
+    let engine = mean_ms(samples, |sample| sample.engine_ns)?;
+    let (client, forkchoice) = client_ms(samples)?;
     let mut phases = vec![phase("transport", "around the block", client - engine)];
-    let root = told(|sample| sample.state_root_ns);
+    let root = mean_ms(samples, |sample| sample.state_root_ns);
     if let Some(root) = root {
         phases.push(phase("root_wait", "waiting for the state root", root));
     }
     let rest = engine - root.unwrap_or(0.0);
     phases.push(phase("engine_rest", "executing and checking", rest));
     phases.push(phase("forkchoice", "in the fork choice", forkchoice));
-    let jobs: Option<u64> = samples.iter().map(|sample| sample.jobs).sum();
-    let counts = jobs.map(|jobs| Count {
-        key: "jobs".to_owned(),
-        label: "jobs".to_owned(),
-        per_block: rounded(jobs as f64 / samples.len() as f64),
-    });
     Some(Attribution {
         source: "log".to_owned(),
         blocks: samples.len() as u64,
         phases,
         beside: Vec::new(),
-        counts: counts.into_iter().collect(),
+        counts: counts(|column| column.mean(samples.iter().copied())),
         workers_idle: None,
         log_difference: None,
     })
@@ -406,7 +362,10 @@ mod tests {
             phases,
             PHASE_KEYS.into_iter().zip(expected).collect::<Vec<_>>()
         );
-        assert_eq!(found.counts[0].per_block, 4.0);
+        assert_eq!(
+            (found.counts[0].key.as_str(), found.counts[0].per_block),
+            ("jobs", 4.0)
+        );
         assert_eq!(found.workers_idle, Some(0.75));
         assert!(found.log_difference.unwrap() < 1e-9);
     }

@@ -11,7 +11,7 @@ use super::{
     outcome::Outcome,
     summarize,
     summary::rounds_of,
-    verdict::{Ratio, Verdict},
+    verdict::{Comparison, Verdict},
 };
 use alloy_primitives::B256;
 use bench_stats::{Rules, Throughput, separate::compare_separate};
@@ -43,8 +43,9 @@ pub struct Between {
     pub configuration: Vec<Difference>,
     /// Relative difference between identical cells, the larger of both sides; null when a side has none.
     pub noise_floor: Option<f64>,
-    /// Cells of both sides.
-    pub cells: Vec<CellDifference>,
+    /// A cell of side a as `a` beside one of side b as `b`. Of two sweeps the intervals of all of them hold
+    /// together, and rounds are those of the side that has fewer.
+    pub cells: Vec<Comparison>,
     /// Ids of cells that only one side has.
     pub unmatched: Vec<String>,
     /// Ids of cells of both sides that have no numbers on one.
@@ -66,35 +67,14 @@ pub struct Difference {
     pub b: Value,
 }
 
-/// A cell of side a against one of side b.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CellDifference {
-    /// Id on side a.
-    pub a: String,
-    /// Id on side b.
-    pub b: String,
-    /// Execution throughput of `b` over that of `a`. The intervals hold together: of one sweep those of the
-    /// level, of two sweeps those of all cells compared.
-    pub ratio: Ratio,
-    /// What is said of `b`.
-    pub verdict: Verdict,
-}
-
-impl CellDifference {
-    /// Whether `b` is shown to be slower by more than this part: the whole interval is beyond the noise
-    /// floor and beyond the part.
-    pub fn is_regression(&self, part: f64) -> bool {
-        let beyond = |high: f64| high < 1.0 / (1.0 + part);
-        self.verdict == Verdict::Slower && self.ratio.high.is_some_and(beyond)
-    }
-}
-
 /// Compares two sides; `same_sweep` says that they are of one results folder.
 pub fn between(a: &Side<'_>, b: &Side<'_>, same_sweep: bool) -> Between {
     let pairs = pairs(a, b);
     let noise_floor = floor(a).zip(floor(b)).map(|(a, b)| a.max(b));
     let cells = if same_sweep && share_a_level(a.outcome, &pairs) {
-        of_report(a.outcome, &pairs)
+        let report = compare::compare(a.outcome, &summarize(a.outcome));
+        let said = pairs.iter().filter_map(|(a, b)| report.of(a, b));
+        said.collect()
     } else {
         separate(a, b, &pairs, noise_floor)
     };
@@ -162,34 +142,19 @@ fn share_a_level(outcome: &Outcome, pairs: &[(String, String)]) -> bool {
     pairs.iter().all(share)
 }
 
-/// What the report of the sweep says of them.
-fn of_report(outcome: &Outcome, pairs: &[(String, String)]) -> Vec<CellDifference> {
-    let compared = compare::compare(outcome, &summarize(outcome));
-    let one = |(a, b): &(String, String)| {
-        let found = compared.of(b, a)?;
-        Some(CellDifference {
-            a: found.b,
-            b: found.a,
-            ratio: found.ratio,
-            verdict: found.verdict,
-        })
-    };
-    pairs.iter().filter_map(one).collect()
-}
-
 fn separate(
     a: &Side<'_>,
     b: &Side<'_>,
     pairs: &[(String, String)],
     noise: Option<f64>,
-) -> Vec<CellDifference> {
+) -> Vec<Comparison> {
     let rounds = |side: &Side<'_>, id: &str| -> Vec<Throughput> {
         let rounds = rounds_of(side.outcome, id).into_iter();
         rounds.map(|(_, throughput)| throughput).collect()
     };
     let measured = pairs
         .iter()
-        .map(|(id_a, id_b)| (rounds(b, id_b), rounds(a, id_a)));
+        .map(|(id_a, id_b)| (rounds(a, id_a), rounds(b, id_b)));
     let effects = [a, b].map(|side| side.outcome.plan.settings.min_effect);
     let rules = Rules {
         error: ERROR,
@@ -200,14 +165,18 @@ fn separate(
     let cells = pairs.iter().zip(found).filter_map(|((id_a, id_b), found)| {
         let found = found?;
         let same_payloads = blocks(a, id_a) == blocks(b, id_b);
-        Some(CellDifference {
+        Some(Comparison {
             a: id_a.clone(),
             b: id_b.clone(),
             ratio: found.ratio.into(),
+            rounds: found.rounds as u64,
             verdict: match same_payloads {
                 true => Verdict::of(found.judgement),
                 false => Verdict::OtherPayloads,
             },
+            relevance: found.judgement.ok().map(|found| found.relevance.into()),
+            same_work: false,
+            bootstrap: None,
         })
     });
     cells.collect()
@@ -236,8 +205,9 @@ fn flat(side: &Side<'_>) -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();
     let outcome = side.outcome;
     flatten("configuration", json(&outcome.plan.settings), &mut flat);
-    flatten("machine", json(&outcome.environment), &mut flat);
-    flatten("engine_versions", json(&outcome.engine_versions), &mut flat);
+    let begun = outcome.begun.clone().unwrap_or_default();
+    flatten("machine", json(&begun.environment), &mut flat);
+    flatten("engine_versions", json(&begun.engine_versions), &mut flat);
     let cell = side.cell.and_then(|id| outcome.plan.cell(id));
     if let Some(cell) = cell {
         flatten("cell", Value::Object(cell.axes()), &mut flat);
@@ -275,7 +245,7 @@ fn blocks(side: &Side<'_>, id: &str) -> Option<Vec<B256>> {
 fn warnings(
     a: &Side<'_>,
     b: &Side<'_>,
-    cells: &[CellDifference],
+    cells: &[Comparison],
     without_numbers: &[String],
 ) -> Vec<String> {
     let differ = cells
@@ -334,31 +304,6 @@ mod tests {
     use crate::analyze::made_up::{MadeUp, sweep};
 
     #[test]
-    fn a_regression_is_slower_by_more_than_asked_with_the_whole_interval() {
-        for (verdict, high, expected) in [
-            (Verdict::Slower, Some(0.97), true),
-            (Verdict::Slower, Some(0.985), false),
-            (Verdict::NotSeparable, Some(0.9), false),
-            (Verdict::NoNoiseFloor, Some(0.5), false),
-            (Verdict::OtherPayloads, Some(0.5), false),
-            (Verdict::Faster, Some(1.2), false),
-            (Verdict::TooFewRounds, None, false),
-        ] {
-            let found = CellDifference {
-                a: "x".into(),
-                b: "x".into(),
-                ratio: Ratio {
-                    value: 0.5,
-                    low: high.map(|_| 0.4),
-                    high,
-                },
-                verdict,
-            };
-            assert_eq!(found.is_regression(0.02), expected, "{verdict} {high:?}");
-        }
-    }
-
-    #[test]
     fn settings_get_their_full_names() {
         let mut flat = BTreeMap::new();
         let value = serde_json::json!({"a": {"b": 1}, "list": [1, 2], "rows": [{"x": null}]});
@@ -402,15 +347,10 @@ mod tests {
         assert_eq!(alone.pairs[0].verdict, Verdict::Faster);
 
         let report = compare::compare(&outcome, &summarize(&outcome));
-        let published = report.of(ids[1], ids[0]).unwrap();
+        let published = report.of(ids[0], ids[1]).unwrap();
         let found = between(&a, &b, true);
-        let cell = &found.cells[0];
-        assert_eq!((cell.a.as_str(), cell.b.as_str()), (ids[0], ids[1]));
-        assert_eq!(
-            (cell.verdict, cell.ratio),
-            (published.verdict, published.ratio)
-        );
-        assert_eq!(cell.verdict, Verdict::NotSeparable);
+        assert_eq!(found.cells, [published]);
+        assert_eq!(found.cells[0].verdict, Verdict::NotSeparable);
         assert_eq!(found.noise_floor, report.noise_floor.relative);
         // Of two levels there is a ratio and no verdict.
         assert_eq!(
@@ -428,7 +368,7 @@ mod tests {
         for (a, b, verdict) in [
             (&alone[0], &alone[1], Verdict::NoNoiseFloor),
             (&alone[0], &beside[1], Verdict::NoNoiseFloor),
-            (&beside[0], &beside[1], Verdict::Slower),
+            (&beside[0], &beside[1], Verdict::Faster),
         ] {
             let found = compared(a, b, [Some("chunk60-gas10M"); 2]);
             assert_eq!(found.cells[0].verdict, verdict);
@@ -442,7 +382,7 @@ mod tests {
                 "{:?}",
                 found.warnings
             );
-            assert_eq!(found.noise_floor.is_some(), verdict == Verdict::Slower);
+            assert_eq!(found.noise_floor.is_some(), verdict == Verdict::Faster);
         }
     }
 

@@ -10,7 +10,7 @@ use super::{
     noise::NoiseFloor,
     outcome::Outcome,
     summary::{Summary, rounds_of},
-    verdict::{Comparison, Interval, Relevance, Verdict},
+    verdict::{Comparison, Interval, Relevance, Verdict, about},
 };
 use crate::{
     plan::{Load, Plan},
@@ -50,8 +50,7 @@ pub struct Comparisons {
 impl Comparisons {
     /// What is said of cell `a` beside `b`; nothing of cells that share no level or no round.
     pub fn of(&self, a: &str, b: &str) -> Option<Comparison> {
-        let found = self.pairs.iter().find(|pair| pair.is_of(a, b))?.clone();
-        Some(if found.a == a { found } else { found.turned() })
+        about(&self.pairs, a, b)
     }
 }
 
@@ -87,12 +86,7 @@ pub fn compare(outcome: &Outcome, summaries: &[Summary]) -> Comparisons {
         let of_level: Vec<Comparison> = of_level
             .map(|pair| group.comparison(pair, resampled.interval(pair)))
             .collect();
-        levels.push(Level::of(
-            outcome,
-            &group,
-            &compared,
-            (reference, &of_level),
-        ));
+        levels.push(Level::of(outcome, &group, &compared, reference, &of_level));
         pairs.extend(of_level);
     }
     Comparisons {
@@ -103,7 +97,7 @@ pub fn compare(outcome: &Outcome, summaries: &[Summary]) -> Comparisons {
 }
 
 /// The chance of error of the comparisons of a level.
-fn error(plan: &Plan) -> f64 {
+pub(super) fn error(plan: &Plan) -> f64 {
     match plan.settings.adaptive {
         Some(_) => rounds::FINAL_ERROR,
         None => ERROR,
@@ -139,6 +133,7 @@ impl Group<'_> {
             a: a.cell.id.clone(),
             b: b.cell.id.clone(),
             ratio: pair.ratio.into(),
+            rounds: pair.rounds as u64,
             verdict: Verdict::of(pair.judgement),
             relevance: pair.relevance().map(Relevance::from),
             same_work: knob::same_work(a, b) == Some(true),
@@ -242,8 +237,8 @@ mod tests {
         let (pair, level) = (&found.pairs[0], &found.levels[0]);
         assert_eq!(pair.verdict, Verdict::Faster);
         assert!(!pair.same_work && !level.inert);
-        assert_eq!(level.best, [pair.a.clone()]);
-        assert_eq!(level.beaten, [pair.b.clone()]);
+        let (best, beaten) = (&level.best[..], &level.beaten[..]);
+        assert!(best == std::slice::from_ref(&pair.a) && beaten == std::slice::from_ref(&pair.b));
     }
 
     #[test]

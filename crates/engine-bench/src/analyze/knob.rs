@@ -18,7 +18,7 @@ const SAME_WORK: f64 = 0.02;
 /// Evidence about the knob of one cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Knob {
-    /// Whether it acted; `None` when the engine gives no evidence.
+    /// Whether it acted; `None` when the engine gives no evidence, and when it does not vary.
     pub acted: Option<bool>,
     /// The evidence, beginning with its figure.
     pub evidence: String,
@@ -26,12 +26,12 @@ pub struct Knob {
 
 /// Whether two cells did different work.
 fn differ(a: &Work, b: &Work) -> bool {
-    (a.jobs - b.jobs).abs() > SAME_WORK * a.jobs.max(b.jobs)
+    (a.jobs() - b.jobs()).abs() > SAME_WORK * a.jobs().max(b.jobs())
 }
 
 /// Whether any batch was cut.
 fn cut(work: &Work) -> bool {
-    work.batches > work.unsplit_batches
+    work.batches() > work.unsplit_batches()
 }
 
 /// Judges the cells of one gas level; `works` is parallel to `cells`.
@@ -39,11 +39,11 @@ pub(super) fn judge(cells: &[&Cell], works: &[Option<Work>]) -> Vec<Knob> {
     cells
         .iter()
         .zip(works)
-        .map(|(cell, work)| one(cell, *work, cells, works))
+        .map(|(cell, work)| one(cell, work.as_ref(), cells, works))
         .collect()
 }
 
-fn one(cell: &Cell, work: Option<Work>, cells: &[&Cell], works: &[Option<Work>]) -> Knob {
+fn one(cell: &Cell, work: Option<&Work>, cells: &[&Cell], works: &[Option<Work>]) -> Knob {
     if chunk_size(cell).is_none() {
         let swept = cells.iter().any(|other| chunk_size(other).is_some());
         let evidence = if swept {
@@ -69,22 +69,22 @@ fn one(cell: &Cell, work: Option<Work>, cells: &[&Cell], works: &[Option<Work>])
         .filter(|(other, _)| differ_in_chunk_size_alone(cell, other))
         .filter_map(|(_, work)| work.as_ref())
         .collect();
-    let acted = match others.as_slice() {
-        [] => cut(&work),
-        others => others.iter().any(|other| differ(&work, other)),
-    };
+    // What does not vary cannot be without effect.
+    let acted = others
+        .iter()
+        .map(|other| differ(work, other))
+        .reduce(|any, one| any || one);
     let mut evidence = format!(
         "jobs per block {:.1} ({:.1} batches, {:.1} of them uncut)",
-        work.jobs, work.batches, work.unsplit_batches
+        work.jobs(),
+        work.batches(),
+        work.unsplit_batches()
     );
-    if !acted {
+    if acted == Some(false) || !cut(work) {
         evidence += "; ";
-        evidence += &reason(&work);
+        evidence += &reason(work);
     }
-    Knob {
-        acted: Some(acted),
-        evidence,
-    }
+    Knob { acted, evidence }
 }
 
 /// Why a chunk size moved nothing.
@@ -92,11 +92,11 @@ fn reason(work: &Work) -> String {
     if cut(work) {
         return "other chunk sizes gave as many jobs".to_owned();
     }
-    match work.targets.filter(|_| work.batches > 0.0) {
+    match work.targets().filter(|_| work.batches() > 0.0) {
         Some(targets) => format!(
             "no batch was cut: one holds {:.0} targets on average, too few for the chunk size or \
              for the engine's gate",
-            targets / work.batches
+            targets / work.batches()
         ),
         None => "no batch was cut".to_owned(),
     }
@@ -128,7 +128,7 @@ pub(super) fn is_inert(cells: &[&Summary]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::work::tests::work, *};
     use crate::sweep::Gas;
 
     fn check(jobs: &[Option<f64>], acted: &[Option<bool>]) {
@@ -143,12 +143,8 @@ mod tests {
         let works: Vec<_> = jobs
             .iter()
             .map(|jobs| {
-                jobs.map(|jobs| Work {
-                    jobs,
-                    batches: 9.0,
-                    unsplit_batches: 9.0,
-                    ..Work::default()
-                })
+                let counted = |jobs| [("jobs", jobs), ("batches", 9.0), ("unsplit_batches", 9.0)];
+                jobs.map(|jobs| work(&counted(jobs)))
             })
             .collect();
         let knobs = judge(&cells.iter().collect::<Vec<_>>(), &works);
@@ -163,18 +159,13 @@ mod tests {
     fn equal_counts_are_inert() {
         check(&[Some(40.0), Some(10.0), Some(10.0)], &[Some(true); 3]);
         check(&[Some(10.0), Some(10.1)], &[Some(false); 2]);
-        check(&[Some(10.0)], &[Some(false)]);
-        check(&[None, Some(10.0)], &[None, Some(false)]);
+        check(&[Some(10.0)], &[None]);
+        check(&[None, Some(10.0)], &[None, None]);
     }
 
     #[test]
     fn evidence_begins_with_its_figure() {
-        let work = Work {
-            jobs: 41.23,
-            batches: 9.0,
-            unsplit_batches: 2.0,
-            ..Work::default()
-        };
+        let work = work(&[("jobs", 41.23), ("batches", 9.0), ("unsplit_batches", 2.0)]);
         let cell = Cell {
             id: "a".into(),
             engine: "e".into(),
@@ -182,8 +173,8 @@ mod tests {
             gas: Gas(1),
             control_of: None,
         };
-        let knob = one(&cell, Some(work), &[], &[]);
-        assert_eq!(knob.acted, Some(true));
+        let knob = one(&cell, Some(&work), &[], &[]);
+        assert_eq!(knob.acted, None, "it is the only one");
         assert_eq!(
             knob.evidence,
             "jobs per block 41.2 (9.0 batches, 2.0 of them uncut)"
@@ -193,15 +184,15 @@ mod tests {
     #[test]
     fn an_inert_cell_says_why() {
         let inert = |batches, unsplit_batches, targets| {
-            reason(&Work {
-                batches,
-                unsplit_batches,
-                targets,
-                ..Work::default()
-            })
+            let counts = [("batches", batches), ("unsplit_batches", unsplit_batches)];
+            let targets = [("account_targets", targets), ("storage_targets", targets)];
+            let known = targets
+                .iter()
+                .filter_map(|(name, mean)| Some((*name, (*mean)?)));
+            reason(&work(&counts.into_iter().chain(known).collect::<Vec<_>>()))
         };
         assert_eq!(inert(4.0, 3.0, None), "other chunk sizes gave as many jobs");
-        assert!(inert(4.0, 4.0, Some(48.0)).contains("one holds 12 targets"));
+        assert!(inert(4.0, 4.0, Some(24.0)).contains("one holds 12 targets"));
         assert_eq!(inert(0.0, 0.0, Some(0.0)), "no batch was cut");
     }
 }

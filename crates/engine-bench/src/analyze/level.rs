@@ -9,7 +9,7 @@ use super::{
     knob,
     outcome::Outcome,
     summary::Summary,
-    verdict::Comparison,
+    verdict::{Comparison, about},
 };
 use crate::plan::{Cell, Load};
 use serde::{Deserialize, Serialize};
@@ -80,9 +80,10 @@ impl Level {
         outcome: &Outcome,
         group: &Group<'_>,
         compared: &bench_stats::Comparisons,
-        (reference, pairs): (Option<usize>, &[Comparison]),
+        reference: Option<usize>,
+        pairs: &[Comparison],
     ) -> Self {
-        let reference_id = reference.map(|index| group.id(index));
+        let reference = reference.map(|index| group.id(index));
         let ids = |indices: &[usize]| indices.iter().map(|index| group.id(*index)).collect();
         let best = compared.best();
         let beaten = compared.ranked.iter().filter(|index| !best.contains(index));
@@ -90,25 +91,18 @@ impl Level {
         let best: Vec<String> = ids(&best);
         let mut curves = responses(outcome, &group.load);
         curves.retain(|curve| !curve.is_contradicted(&best));
-        let others = compared
-            .ranked
-            .iter()
-            .filter(|index| Some(**index) != reference);
-        let versus: Vec<Comparison> = others
-            .filter_map(|index| {
-                let (a, b) = (group.id(*index), reference_id.as_ref()?);
-                let found = pairs.iter().find(|pair| pair.is_of(&a, b))?.clone();
-                Some(if found.a == a { found } else { found.turned() })
-            })
-            .collect();
+        let ranked = compared.ranked.iter();
+        let versus =
+            ranked.filter_map(|index| about(pairs, &group.id(*index), reference.as_ref()?));
+        let versus: Vec<Comparison> = versus.collect();
         let baseline = outcome.plan.baseline(&group.load);
-        let lost_baseline = baseline.filter(|cell| Some(&cell.id) != reference_id.as_ref());
+        let lost_baseline = baseline.filter(|cell| Some(&cell.id) != reference.as_ref());
         let of_cells = |index: &usize| *index < group.cells.len();
         let unsteady: Vec<usize> = compared.unsteady.iter().copied().filter(of_cells).collect();
         Self {
             load: group.load.clone(),
             lost_baseline: lost_baseline.map(|cell| cell.id.clone()),
-            reference: reference_id,
+            reference,
             edges: match beaten.is_empty() {
                 true => Vec::new(),
                 false => edges(&group.cells, &best, &curves),
@@ -150,20 +144,28 @@ fn edge(axis: &str, cells: &[&Cell], best: &[String], curves: &[Response]) -> Op
     let values = values?;
     let smallest = values.iter().copied().fold(f64::INFINITY, f64::min);
     let largest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let at = |end: f64| {
-        let mut found = cells.iter().filter(|cell| value(cell) == Some(end));
-        found.find(|cell| best.contains(&cell.id))
+    let best_at = |end: f64| -> Vec<&Cell> {
+        let at_end = cells.iter().filter(|cell| value(cell) == Some(end));
+        at_end
+            .filter(|cell| best.contains(&cell.id))
+            .copied()
+            .collect()
     };
-    let (cell, end) = match (at(smallest), at(largest)) {
-        (Some(cell), None) => (cell, End::Smallest),
-        (None, Some(cell)) => (cell, End::Largest),
+    let (reached, end) = match (&best_at(smallest)[..], &best_at(largest)[..]) {
+        (reached, []) => (reached.to_vec(), End::Smallest),
+        ([], reached) => (reached.to_vec(), End::Largest),
         _ => return None,
     };
-    let is_inside =
-        |curve: &Response| curve.axis == axis && curve.has(&cell.id) && curve.is_inside();
-    (!curves.iter().any(is_inside)).then(|| Edge {
+    let is_inside = |cell: &&Cell| {
+        let mut through = curves
+            .iter()
+            .filter(|curve| curve.axis == axis && curve.has(&cell.id));
+        through.any(Response::is_inside)
+    };
+    let open = reached.into_iter().find(|cell| !is_inside(cell))?;
+    Some(Edge {
         axis: axis.to_owned(),
-        value: cell.flag(axis).unwrap_or_default().to_owned(),
+        value: open.flag(axis)?.to_owned(),
         end,
     })
 }

@@ -1,7 +1,6 @@
-//! How much identical cells differ, where the noise of each gas level comes from, and what would buy
-//! precision.
+//! How much identical cells differ, and where the noise of each gas level comes from.
 //!
-//! Invariant: says what more payloads or more visits would change; it decides nothing.
+//! Invariant: a floor is measured or unknown, never assumed.
 
 use super::{
     compare::{ERROR, layout_of},
@@ -70,9 +69,6 @@ pub struct LevelNoise {
     pub payload: f64,
     /// Payloads of a pass.
     pub payloads: u64,
-    /// Payloads of a pass that would give the narrowest intervals in the same time; null when visits
-    /// differ by no more than their payloads explain.
-    pub best_payloads: Option<u64>,
 }
 
 impl fmt::Display for NoiseSource {
@@ -149,13 +145,9 @@ fn of_level(outcome: &Outcome, load: Load) -> Option<LevelNoise> {
             .map(|(_, pass)| pass.as_slice())
             .collect::<Vec<&[Sample]>>()
     });
-    let (mut variances, mut blocks, mut block_ns, mut samples) = (Vec::new(), 0, 0, 0);
+    let (mut variances, mut blocks) = (Vec::new(), 0);
     for passes in passes {
         blocks = blocks.max(passes.first().map_or(0, |pass| pass.len()));
-        for sample in passes.iter().copied().flatten() {
-            block_ns += sample.total_ns();
-            samples += 1;
-        }
         let logs = |pass: &&[Sample]| -> Vec<f64> {
             pass.iter()
                 .map(|sample| (sample.total_ns() as f64).ln())
@@ -163,26 +155,15 @@ fn of_level(outcome: &Outcome, load: Load) -> Option<LevelNoise> {
         };
         variances.extend(block_variance(&passes.iter().map(logs).collect::<Vec<_>>()));
     }
-    if variances.is_empty() || samples == 0 {
+    if variances.is_empty() {
         return None;
     }
     let block = variances.iter().sum::<f64>() / variances.len() as f64;
     let components = Components::of(spread, block, blocks);
-    // Every payload is sent twice: once to warm up, once to be measured.
-    let block_s = 2.0 * block_ns as f64 / samples as f64 / 1e9;
-    let best = components.best_blocks(visit_overhead_s(outcome), block_s);
     Some(LevelNoise {
         load,
         visit: components.visit.sqrt(),
         payload: components.block.sqrt(),
         payloads: components.blocks as u64,
-        best_payloads: best.map(|best| best as u64),
     })
-}
-
-/// Seconds that a visit takes beside its payloads.
-fn visit_overhead_s(outcome: &Outcome) -> f64 {
-    let visits: usize = outcome.passes.values().map(|rounds| rounds.len()).sum();
-    let time = &outcome.time_s;
-    (time.reset + time.start + time.stop + time.other) / visits.max(1) as f64
 }

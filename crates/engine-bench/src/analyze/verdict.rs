@@ -71,6 +71,8 @@ pub struct Comparison {
     pub b: String,
     /// Execution throughput of `a` over that of `b`; the intervals of a level hold together.
     pub ratio: Ratio,
+    /// Rounds that both have.
+    pub rounds: u64,
     /// What is said of `a`.
     pub verdict: Verdict,
     /// Whether the difference matters; null without a verdict.
@@ -182,7 +184,7 @@ impl Comparison {
     }
 
     /// Whether these are its two cells, in either order.
-    pub fn is_of(&self, one: &str, other: &str) -> bool {
+    fn is_of(&self, one: &str, other: &str) -> bool {
         (self.a == one && self.b == other) || (self.a == other && self.b == one)
     }
 
@@ -195,10 +197,27 @@ impl Comparison {
         }
     }
 
+    /// Whether `b` is shown to be slower than `a` by more than this part: the whole interval is beyond the
+    /// noise floor and beyond the part.
+    pub fn is_regression(&self, part: f64) -> bool {
+        self.verdict == Verdict::Faster && self.ratio.low.is_some_and(|low| low > 1.0 + part)
+    }
+
+    /// Whether that is neither shown nor excluded: the interval reaches beyond the part.
+    pub fn may_be_regression(&self, part: f64) -> bool {
+        !self.is_regression(part) && self.ratio.high.is_none_or(|high| high > 1.0 + part)
+    }
+
     /// Whether a difference was measured although the engine did the same work in both.
     pub fn is_unexplained(&self) -> bool {
         self.same_work && self.verdict.is_difference()
     }
+}
+
+/// What some comparisons say of cell `a` beside `b`.
+pub(super) fn about(pairs: &[Comparison], a: &str, b: &str) -> Option<Comparison> {
+    let found = pairs.iter().find(|pair| pair.is_of(a, b))?.clone();
+    Some(if found.a == a { found } else { found.turned() })
 }
 
 #[cfg(test)]
@@ -219,27 +238,51 @@ mod tests {
         }
     }
 
-    #[test]
-    fn turned_it_says_the_opposite_of_the_other() {
-        let found = Comparison {
+    fn comparison(verdict: Verdict, (value, low, high): (f64, f64, f64)) -> Comparison {
+        Comparison {
             a: "x".into(),
             b: "y".into(),
-            ratio: Ratio {
-                value: 0.5,
-                low: Some(0.25),
-                high: Some(0.8),
-            },
-            verdict: Verdict::Slower,
-            relevance: Some(Relevance::Relevant),
+            ratio: Estimate {
+                value,
+                interval: Some((low, high)),
+            }
+            .into(),
+            rounds: 3,
+            verdict,
+            relevance: None,
             same_work: false,
-            bootstrap: Some((0.4, 0.5).into()),
-        };
+            bootstrap: Some((low, value).into()),
+        }
+    }
+
+    #[test]
+    fn turned_it_says_the_opposite_of_the_other() {
+        let found = comparison(Verdict::Slower, (0.5, 0.25, 0.8));
         let turned = found.clone().turned();
         assert_eq!((turned.a.as_str(), turned.b.as_str()), ("y", "x"));
         assert_eq!(turned.verdict, Verdict::Faster);
-        assert_eq!(turned.ratio.value, 2.0);
-        assert_eq!(turned.ratio.ends(), Some((1.25, 4.0)));
-        assert_eq!(turned.bootstrap, Some((2.0, 2.5).into()));
+        assert_eq!(
+            (turned.ratio.value, turned.ratio.ends()),
+            (2.0, Some((1.25, 4.0)))
+        );
+        assert_eq!(turned.bootstrap, Some((2.0, 4.0).into()));
         assert_eq!(turned.turned(), found);
+    }
+
+    #[test]
+    fn a_regression_is_beyond_what_was_asked_with_the_whole_interval() {
+        for (verdict, low, regression) in [
+            (Verdict::Faster, 1.03, true),
+            (Verdict::Faster, 1.015, false),
+            (Verdict::NotSeparable, 1.03, false),
+            (Verdict::NoNoiseFloor, 1.03, false),
+            (Verdict::OtherPayloads, 1.03, false),
+            (Verdict::Slower, 0.5, false),
+        ] {
+            let found = comparison(verdict, (1.04, low, 1.05));
+            assert_eq!(found.is_regression(0.02), regression, "{verdict} {low}");
+            assert_ne!(found.may_be_regression(0.02), regression, "{verdict} {low}");
+        }
+        assert!(!comparison(Verdict::NotSeparable, (1.0, 0.99, 1.01)).may_be_regression(0.02));
     }
 }

@@ -2,60 +2,71 @@
 //!
 //! Invariant: a count that one block lacks is unknown for the cell.
 
-use crate::record::Sample;
+use crate::record::{
+    Sample,
+    column::{Aggregate, Column},
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
-/// Means per block over all measured passes of a cell.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Work {
-    /// Jobs that batches of proof targets were cut into.
-    pub jobs: f64,
-    /// Batches of proof targets.
-    pub batches: f64,
-    /// Batches that were not cut.
-    pub unsplit_batches: f64,
-    /// Accounts and slots fetched.
-    pub targets: Option<f64>,
-    /// Trie nodes that the jobs revealed.
-    pub nodes_revealed: Option<f64>,
-    /// Revealed nodes that another job had revealed before.
-    pub nodes_reread: Option<f64>,
-    /// Targets that needed no job, because their path was known.
-    pub known_paths: Option<f64>,
-    /// Trie nodes hashed.
-    pub nodes_hashed: Option<f64>,
-    /// Nodes that had to be worked on one after the other.
-    pub longest_chain: Option<f64>,
-    /// Time the engine was blocked on the root after execution, in microseconds.
-    pub state_root_us: Option<f64>,
-}
+/// Means per block over all measured passes of a cell, rounded to hundredths, by name of the column.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Work(BTreeMap<String, f64>);
 
 impl Work {
+    /// Columns of which cells have means.
+    pub fn columns() -> impl Iterator<Item = &'static Column<Sample>> {
+        let all = Sample::COLUMNS.iter();
+        all.filter(|column| column.about.aggregate == Aggregate::Mean)
+    }
+
     /// Means over samples; `None` when a sample has no job count.
     pub(super) fn of(samples: &[&Sample]) -> Option<Self> {
-        let mean = |count: fn(&Sample) -> Option<u64>| {
-            let sum: Option<u64> = samples.iter().map(|sample| count(sample)).sum();
-            sum.filter(|_| !samples.is_empty())
-                .map(|sum| sum as f64 / samples.len() as f64)
+        let mean = |column: &Column<Sample>| {
+            let mean = column.mean(samples.iter().copied())?;
+            Some((column.name.to_owned(), (100.0 * mean).round() / 100.0))
         };
-        Some(Self {
-            jobs: mean(|sample| sample.jobs)?,
-            batches: mean(|sample| sample.batches).unwrap_or(0.0),
-            unsplit_batches: mean(|sample| sample.unsplit_batches).unwrap_or(0.0),
-            targets: mean(|sample| Some(sample.account_targets? + sample.storage_targets?)),
-            nodes_revealed: mean(|sample| sample.nodes_revealed),
-            nodes_reread: mean(|sample| sample.nodes_reread),
-            known_paths: mean(|sample| sample.known_paths),
-            nodes_hashed: mean(|sample| sample.nodes_hashed),
-            longest_chain: mean(|sample| sample.longest_chain),
-            state_root_us: mean(|sample| sample.state_root_ns).map(|ns| ns / 1e3),
-        })
+        let work = Self(Self::columns().filter_map(mean).collect());
+        work.mean("jobs").is_some().then_some(work)
+    }
+
+    /// The mean of a column, where it is known.
+    pub fn mean(&self, column: &str) -> Option<f64> {
+        self.0.get(column).copied()
+    }
+
+    /// Jobs that batches of proof targets were cut into.
+    pub(super) fn jobs(&self) -> f64 {
+        self.mean("jobs").unwrap_or(0.0)
+    }
+
+    /// Batches of proof targets.
+    pub(super) fn batches(&self) -> f64 {
+        self.mean("batches").unwrap_or(0.0)
+    }
+
+    /// Batches that were not cut.
+    pub(super) fn unsplit_batches(&self) -> f64 {
+        self.mean("unsplit_batches").unwrap_or(0.0)
+    }
+
+    /// Accounts and slots fetched.
+    pub(super) fn targets(&self) -> Option<f64> {
+        Some(self.mean("account_targets")? + self.mean("storage_targets")?)
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::record::sample::tests::sample;
+
+    /// What an engine that counted this did.
+    pub(in super::super) fn work(means: &[(&str, f64)]) -> Work {
+        let owned = means.iter().map(|(name, mean)| ((*name).to_owned(), *mean));
+        Work(owned.collect())
+    }
 
     #[test]
     fn means_are_of_blocks_and_unknown_when_one_is() {
@@ -66,13 +77,18 @@ mod tests {
             storage_targets: Some(4),
             ..sample(1, 1, 2, 3)
         };
-        let work = |samples: &[Sample]| Work::of(&samples.iter().collect::<Vec<_>>());
-        let found = work(&[with(Some(1), Some(10)), with(Some(4), Some(20))]).unwrap();
-        assert_eq!((found.jobs, found.nodes_reread), (2.5, Some(15.0)));
-        assert_eq!((found.targets, found.nodes_hashed), (Some(7.0), None));
-        let partly = work(&[with(Some(1), None), with(Some(4), Some(20))]).unwrap();
-        assert_eq!(partly.nodes_reread, None);
-        assert_eq!(work(&[with(Some(1), None), with(None, None)]), None);
-        assert_eq!(work(&[]), None);
+        let of = |samples: &[Sample]| Work::of(&samples.iter().collect::<Vec<_>>());
+        let found = of(&[with(Some(1), Some(10)), with(Some(4), Some(20))]).unwrap();
+        let expected = [
+            ("account_targets", 3.0),
+            ("jobs", 2.5),
+            ("nodes_reread", 15.0),
+            ("storage_targets", 4.0),
+        ];
+        assert_eq!((&found, found.targets()), (&work(&expected), Some(7.0)));
+        let partly = of(&[with(Some(1), None), with(Some(4), Some(20))]).unwrap();
+        assert_eq!(partly.mean("nodes_reread"), None);
+        assert_eq!(of(&[with(Some(1), None), with(None, None)]), None);
+        assert_eq!(of(&[]), None);
     }
 }

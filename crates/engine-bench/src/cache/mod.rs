@@ -49,9 +49,7 @@ pub enum CacheError {
         reason: io::Error,
     },
     /// Another run works in the same cache.
-    #[error(
-        "another run (pid {owner}) is using {path}; wait for it, or give --cache-dir another folder"
-    )]
+    #[error("another run (pid {owner}) is using {path}; wait for it, or give another --cache-dir")]
     InUse {
         /// The lock file.
         path: PathBuf,
@@ -96,6 +94,12 @@ impl Cache {
         self.root
             .join("states")
             .join(format!("{}-seed{seed}", file_safe(profile)))
+    }
+
+    /// Whether the base state that a profile and a seed make is there and whole.
+    pub fn has_state(&self, profile: &str, seed: u64) -> bool {
+        let state = self.state(profile, seed);
+        is_whole(&state) && Origin::of(&state).is_some()
     }
 
     /// The folder of the same state in the storage of another engine, `owner`.
@@ -386,9 +390,10 @@ mod tests {
         held.try_lock().unwrap();
         let write = |owner: Owner| fs::write(&path, serde_json::to_vec(&owner).unwrap()).unwrap();
         // The owner before, whose pid is another process's now.
-        let mut other = Owner::this();
-        other.start_time += 1;
-        write(other);
+        write(Owner {
+            pid: std::os::unix::process::parent_id(),
+            start_time: 1,
+        });
         let refused = thread::spawn(move || cache.lock_work().unwrap_err().to_string());
         // The other one has found the old file by then, or finds the new one: both have to do.
         thread::sleep(2 * OWNER_PAUSE);

@@ -5,11 +5,17 @@
 use crate::guard::GuardMode;
 use crate::profile::Profiler;
 use crate::sweep::{
-    Axis, ChunkList, Design, Exclusion, GasList, Order, Percent, ResetMethod, Setting, Span, WarmUp,
+    Axis, ChunkList, Design, Exclusion, GasList, Order, Percent, ResetMethod, Setting, Span,
+    ValueError, WarmUp,
 };
 use crate::trace::Wanted;
 use clap::Args;
 use std::{net::SocketAddr, path::PathBuf};
+
+/// Parses a duration; one without a unit is refused with this one.
+fn span(unit: &'static str) -> impl Fn(&str) -> Result<Span, ValueError> + Clone {
+    move |text| Span::parse(text, unit)
+}
 
 /// Flags that say which generated state is meant.
 #[derive(Debug, Clone, Args)]
@@ -25,50 +31,10 @@ pub struct StateArgs {
     pub cache_dir: Option<PathBuf>,
 }
 
-/// What a plan has decided already when a sweep goes on with it.
-const PLANNED: [&str; 36] = [
-    "interleave",
-    "axes",
-    "baseline",
-    "budget",
-    "cache_dir",
-    "chunks",
-    "count",
-    "datadir",
-    "design",
-    "engines",
-    "exclude",
-    "file",
-    "gas",
-    "guard",
-    "in_place",
-    "mix",
-    "no_aa",
-    "no_guard",
-    "order",
-    "out",
-    "payloads",
-    "profile",
-    "ready_timeout",
-    "min_effect",
-    "request_timeout",
-    "reset",
-    "precision",
-    "rounds",
-    "seed",
-    "set",
-    "standing",
-    "target_block",
-    "wait_for_persistence",
-    "wait_time",
-    "warmup",
-    "yes",
-];
-
 /// Flags of `sweep`.
 #[derive(Debug, Clone, Args)]
 pub struct SweepArgs {
-    /// A file whose keys are these flags; flags that are typed go before it
+    /// A sweep file, whose keys are these flags; typed flags override it
     #[arg(value_name = "SWEEP.toml")]
     pub file: Option<PathBuf>,
     /// Chunk sizes, as in 15,30,60: short for --axis engine.multiproof-chunk-size=15,30,60
@@ -77,24 +43,24 @@ pub struct SweepArgs {
     /// Gas levels, as in 10M,40M [default: 10M]
     #[arg(long, value_name = "LIST")]
     pub gas: Option<GasList>,
-    /// A flag of the engine, or env:NAME, and its values; may be repeated
+    /// Engine flag, or env:NAME, and its values; repeatable
     ///
-    /// As in engine.storage-worker-count=2,4; on and off give a flag alone or not at all.
+    /// As in engine.storage-worker-count=2,4. The value on gives the flag alone, off omits it.
     #[arg(long = "axis", value_name = "FLAG=V1,V2")]
     pub axes: Vec<Axis>,
-    /// A flag of the engine that every cell gets; may be repeated
+    /// Engine flag that every cell gets; repeatable
     #[arg(hide_short_help = true, long, value_name = "FLAG=V")]
     pub set: Vec<Setting>,
     /// Which combinations of axis values are measured [default: full]
     #[arg(hide_short_help = true, long, value_enum)]
     pub design: Option<Design>,
-    /// Where a one-at-a-time design stands on an axis; may be repeated [default: its first value]
+    /// Value of an axis while others vary in a one-at-a-time design; repeatable [default: its first]
     #[arg(hide_short_help = true, long = "base", value_name = "FLAG=V")]
     pub standing: Vec<Setting>,
-    /// Leave out cells with all of these values of axes, gas, mix or engine; may be repeated
+    /// Omit cells with all of these values of axes, gas, mix or engine; repeatable
     #[arg(hide_short_help = true, long, value_name = "FLAG=V,...")]
     pub exclude: Vec<Exclusion>,
-    /// Engine to measure: bench-reth, a program's name or path, or NAME=PATH; may be repeated [default:
+    /// Engine to measure: bench-reth, a program's name or path, or NAME=PATH; repeatable [default:
     /// bench-reth]
     #[arg(long = "engine", value_name = "NAME|PATH")]
     pub engines: Vec<String>,
@@ -108,12 +74,12 @@ pub struct SweepArgs {
     /// Payloads of one pass [default: enough for 1 Ggas; with --payloads, all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// Measure on a copy of this datadir, not on a generated state
+    /// Measure on a copy of this datadir instead of a generated state
     ///
-    /// One made by init needs no --payloads.
+    /// A datadir made by engine-bench init needs no --payloads.
     #[arg(long, value_name = "DIR")]
     pub datadir: Option<PathBuf>,
-    /// Work on --datadir itself, which changes it
+    /// Work on --datadir itself, which modifies it
     #[arg(hide_short_help = true, long, requires = "datadir")]
     pub in_place: bool,
     /// Replay these payloads: one folder per gas level (10M/, 40M/), or payloads of one level
@@ -129,7 +95,7 @@ pub struct SweepArgs {
     #[arg(long, value_name = "P%", conflicts_with = "rounds")]
     pub precision: Option<Percent>,
     /// Without --rounds: measure no longer than this, as in 20m [default: 4 rounds]
-    #[arg(long, value_name = "D", conflicts_with = "rounds")]
+    #[arg(long, value_name = "D", value_parser = span("m"), conflicts_with = "rounds")]
     pub budget: Option<Span>,
     /// Smallest difference that matters, as in 1% [default: 1%]
     #[arg(hide_short_help = true, long, value_name = "P%")]
@@ -138,19 +104,19 @@ pub struct SweepArgs {
     /// [default: the highest]
     #[arg(hide_short_help = true, long, value_name = "CELL")]
     pub baseline: Option<String>,
-    /// Do not visit one cell of each gas level twice a round to learn how much identical cells differ
+    /// Omit the A/A controls, which show by how much identical cells differ
     #[arg(hide_short_help = true, long)]
     pub no_aa: bool,
     /// Order of the cells in a round [default: abba for two cells, else random]
     #[arg(hide_short_help = true, long, value_enum)]
     pub order: Option<Order>,
-    /// Replay the cells of a gas level side by side, block by block in turn, all but one frozen
+    /// Interleave the cells of a gas level block by block, in engines frozen between their turns
     ///
-    /// Differences of a few percent show in a few rounds, as drift of the machine meets all cells alike.
-    /// Each cell has an engine and a copy of the datadir of its own.
+    /// Drift of the machine then affects all cells alike, so differences of a few percent show in a few
+    /// rounds. Each cell has an engine and a working copy of its own.
     #[arg(hide_short_help = true, long)]
     pub interleave: bool,
-    /// What to do about a pass that others disturbed [default: void]
+    /// What to do about a pass that other programs or the host disturbed [default: void]
     #[arg(hide_short_help = true, long, value_enum, value_name = "MODE")]
     pub guard: Option<GuardMode>,
     /// Watch nothing: short for --guard off
@@ -159,28 +125,28 @@ pub struct SweepArgs {
     /// What to replay and discard before the measured pass: full, none, or a number of payloads
     #[arg(long, default_value = "full", value_name = "full|none|N")]
     pub warmup: WarmUp,
-    /// How the datadir is brought back to the base block
+    /// How the datadir is reset to the base block
     #[arg(hide_short_help = true, long, value_enum, default_value_t = ResetMethod::Unwind)]
     pub reset: ResetMethod,
     /// Pause after every payload, as in 400ms [default: none]
-    #[arg(hide_short_help = true, long, value_name = "D")]
+    #[arg(hide_short_help = true, long, value_name = "D", value_parser = span("ms"))]
     pub wait_time: Option<Span>,
-    /// Wait until blocks are persisted, after every persistence threshold + 1 payloads
+    /// Wait after every (persistence threshold + 1) payloads until they are persisted
     #[arg(hide_short_help = true, long)]
     pub wait_for_persistence: bool,
     /// Longest time an engine may take to become ready
-    #[arg(hide_short_help = true, long, default_value = "120s", value_name = "D")]
+    #[arg(hide_short_help = true, long, default_value = "120s", value_name = "D", value_parser = span("s"))]
     pub ready_timeout: Span,
     /// Longest time an engine may take to answer one request
-    #[arg(hide_short_help = true, long, default_value = "120s", value_name = "D")]
+    #[arg(hide_short_help = true, long, default_value = "120s", value_name = "D", value_parser = span("s"))]
     pub request_timeout: Span,
     /// Results folder [default: results/UTC-TIME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Go on with the interrupted sweep in this folder
-    #[arg(long, value_name = "DIR", conflicts_with_all = PLANNED)]
+    /// Resume the interrupted sweep in this folder; its plan holds every other flag
+    #[arg(long, value_name = "DIR", conflicts_with = "file")]
     pub resume: Option<PathBuf>,
-    /// Afterwards replay the slowest blocks of each cell once more and keep their spans: worst:N, all
+    /// After measuring, replay the slowest blocks of each cell again and keep their spans: worst:N, all
     /// or none
     #[arg(
         hide_short_help = true,
@@ -189,7 +155,7 @@ pub struct SweepArgs {
         value_name = "WHICH"
     )]
     pub trace: Wanted,
-    /// Collector that gets the spans of --trace too, such as a Jaeger on this machine
+    /// Collector that also receives the spans of --trace, such as a local Jaeger
     #[arg(
         hide_short_help = true,
         long,
@@ -197,22 +163,22 @@ pub struct SweepArgs {
         value_name = "URL"
     )]
     pub trace_to: String,
-    /// Where the collector of --trace-to shows traces [default: port 16686 of its host]
+    /// Web pages of the collector of --trace-to [default: port 16686 of its host]
     #[arg(hide_short_help = true, long, value_name = "URL")]
     pub trace_pages: Option<String>,
-    /// Afterwards replay every cell once more under this profiler
+    /// After measuring, replay every cell again under this profiler
     #[arg(hide_short_help = true, long, value_enum, default_value_t = Profiler::None, value_name = "TOOL")]
     pub profiler: Profiler,
     /// Serve metrics of the sweep and of its engine here, as in 127.0.0.1:9464
     #[arg(hide_short_help = true, long, value_name = "ADDR:PORT")]
     pub metrics: Option<SocketAddr>,
-    /// Print every resolved value, where it comes from and an estimate, and stop
+    /// Print every resolved value, its origin and an estimate, or why the sweep cannot run
     #[arg(long)]
     pub dry_run: bool,
-    /// Measure also when there are more than 1,000 cells
+    /// Measure even if there are more than 1,000 cells
     #[arg(hide_short_help = true, long)]
     pub yes: bool,
-    /// Print what happens as JSON lines, report.json last; plan.json with --dry-run
+    /// Print events as JSON lines, then report.json; with --dry-run, plan.json
     #[arg(long)]
     pub json: bool,
     /// Print nothing but errors
@@ -236,10 +202,10 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Pause after every payload, as in 400ms [default: none]
-    #[arg(long, value_name = "D")]
+    #[arg(long, value_name = "D", value_parser = span("ms"))]
     pub wait_time: Option<Span>,
     /// Longest time the engine may take to answer one request
-    #[arg(long, default_value = "120s", value_name = "D")]
+    #[arg(long, default_value = "120s", value_name = "D", value_parser = span("s"))]
     pub request_timeout: Span,
 }
 
@@ -297,10 +263,10 @@ pub struct ObserveArgs {
     /// What to do
     #[arg(value_enum)]
     pub what: Observing,
-    /// Folder for configuration, data and logs [default: observe in the cache]
+    /// Folder for configuration, data and logs [default: the folder observe in the cache]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Add this to every port, to stand beside others
+    /// Add this to every port, to run beside other instances
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u16).range(..40_000))]
     pub port_offset: u16,
 }
@@ -308,7 +274,7 @@ pub struct ObserveArgs {
 /// What `observe` does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Observing {
-    /// Start what is installed and does not run yet
+    /// Start what is installed and not running
     Up,
     /// Stop what up started
     Down,
@@ -327,8 +293,8 @@ pub struct CompareArgs {
     pub b: PathBuf,
     /// End with code 1 when a cell of B is shown to be slower than that of A by more than this, as in 2%
     ///
-    /// Shown means that the whole interval is beyond it, and beyond the noise floor. Code 2 means that a cell
-    /// has no verdict: too few rounds, no noise floor, or other payloads.
+    /// Shown means that the whole interval is beyond it, and beyond the noise floor. Code 2 means that nothing
+    /// could be shown: fewer than three rounds, no noise floor, no numbers, or other payloads.
     #[arg(long, value_name = "P%")]
     pub fail_on_regression: Option<Percent>,
     /// Print JSON instead of tables
@@ -365,39 +331,4 @@ pub struct ReportArgs {
     /// Print report.json instead of a table
     #[arg(long)]
     pub json: bool,
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::cli::Cli;
-    use clap::CommandFactory as _;
-
-    #[test]
-    fn a_sweep_that_goes_on_is_told_only_what_to_show() {
-        let mut cli = Cli::command();
-        cli.build();
-        let sweep = cli.find_subcommand("sweep").unwrap();
-        let of = |name: &str| sweep.get_arguments().find(|flag| flag.get_id() == name);
-        let refused = sweep.get_arg_conflicts_with(of("resume").unwrap());
-        let refused: Vec<_> = refused.iter().map(|flag| flag.get_id()).collect();
-        let mut taken: Vec<&str> = sweep
-            .get_arguments()
-            .filter(|flag| !refused.contains(&flag.get_id()))
-            .map(|flag| flag.get_id().as_str())
-            .collect();
-        taken.sort_unstable();
-        let shown = [
-            "dry_run",
-            "help",
-            "json",
-            "metrics",
-            "profiler",
-            "quiet",
-            "resume",
-            "trace",
-            "trace_pages",
-            "trace_to",
-        ];
-        assert_eq!(taken, shown);
-    }
 }

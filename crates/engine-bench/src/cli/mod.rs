@@ -21,7 +21,7 @@ pub const EXIT_FOUND: u8 = 1;
 /// Exit code of a command that was interrupted (128 + SIGINT).
 pub const EXIT_INTERRUPTED: u8 = 130;
 
-/// Measures an Ethereum execution engine while its parameters are swept.
+/// Measures which settings of an Ethereum execution engine are faster, and which differences are real.
 #[derive(Debug, Parser)]
 #[command(name = "engine-bench", version, after_help = ENGINE_HELP)]
 pub struct Cli {
@@ -33,17 +33,19 @@ pub struct Cli {
 const ENGINE_HELP: &str = "Example:
   engine-bench sweep --chunks 15,30,60 --gas 10M,40M
 
-The embedded engine, bench-reth, is started by the same program:
+The embedded engine, bench-reth, is part of this program:
   engine-bench node …                    run a node
-  engine-bench stage unwind to-block N   bring its datadir back to block N
-  engine-bench bench-reth --help         everything it can do";
+  engine-bench stage unwind to-block N   unwind its datadir to block N
+  engine-bench bench-reth --help         all of its commands
+
+Every warning and error is explained in docs/TROUBLESHOOTING.md.";
 
 const SWEEP_HELP: &str = "Examples:
   engine-bench sweep --chunks 15,30,60 --gas 10M,40M
   engine-bench sweep sweeps/chunk-size.toml --budget 20m
   engine-bench sweep --engine old=./reth-old --engine new=./reth-new --rounds 6
 
--h lists what is used most, --help every flag.";
+-h lists the most used flags, --help all of them. Warnings and errors: docs/TROUBLESHOOTING.md";
 
 const COMPARE_HELP: &str = "Examples:
   engine-bench compare results/before results/after --fail-on-regression 2%
@@ -68,7 +70,7 @@ pub enum Verb {
     Compare(CompareArgs),
     /// Recompute every published number of a results folder from its raw samples
     VerifyResults(VerifyResultsArgs),
-    /// Say what about this machine makes measurements worse
+    /// List what on this machine disturbs measurements
     Doctor(DoctorArgs),
     /// Start or stop Prometheus, Jaeger and Grafana on this machine, with the shipped configuration
     Observe(ObserveArgs),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// What identifies a block and its state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockIdentity {
     /// Block number.

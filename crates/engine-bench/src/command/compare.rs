@@ -1,10 +1,11 @@
 //! `engine-bench compare A B`: what was set differently beside what came out differently.
 
 use crate::{
-    analyze::{self, Between, CellDifference, Outcome, Side, Verdict},
+    analyze::{self, Between, Comparison, Outcome, Side, Verdict},
     cli::{CompareArgs, EXIT_FOUND, EXIT_NOTHING_MEASURED},
     report,
 };
+use bench_stats::verdict::FEWEST_ROUNDS;
 use eyre::{Result, bail};
 use serde_json::json;
 use std::{
@@ -63,67 +64,68 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<ExitCode> {
 
 /// A named cell has to be one of the plan's: what an A/A control differs by is the noise floor.
 fn check_cell(outcome: &Outcome, cell: Option<&str>, dir: &Path) -> Result<()> {
-    let cells = outcome.plan.cells.iter();
-    let ids: Vec<&str> = cells.map(|cell| cell.id.as_str()).collect();
-    let Some(cell) = cell.filter(|cell| !ids.contains(cell)) else {
-        return Ok(());
-    };
-    bail!(
-        "{} has no cell {cell}; it has {}",
-        dir.display(),
-        ids.join(", ")
-    );
+    let mut cells = outcome.plan.cells.iter();
+    match cell.filter(|cell| !cells.any(|found| found.id == *cell)) {
+        None => Ok(()),
+        Some(cell) => bail!(
+            "{} has no cell {cell}; it has {}",
+            dir.display(),
+            outcome.plan.some_ids()
+        ),
+    }
 }
 
 /// The code that says whether something got slower by more than `part`, and words about it. Without a verdict
 /// about every cell that is not known.
 fn judge(between: &Between, part: f64) -> (u8, Option<String>) {
-    let ids = |is_meant: &dyn Fn(&CellDifference) -> bool| {
+    let ids = |is_meant: &dyn Fn(&Comparison) -> bool| {
         let cells = between.cells.iter().filter(|cell| is_meant(cell));
         let ids: Vec<&str> = cells.map(|cell| cell.b.as_str()).collect();
         (!ids.is_empty()).then(|| ids.join(", "))
     };
     let without = |verdict| ids(&|cell| cell.verdict == verdict);
-    let unknown = |why: String| (EXIT_NOTHING_MEASURED, Some(format!("error: {why}")));
-    if between.edited {
-        return unknown(
-            "a results folder is not as it was measured, so nothing follows from it".to_owned(),
-        );
-    }
-    if let Some(slower) = ids(&|cell| cell.is_regression(part)) {
-        let words = format!(
-            "regression: {slower} slower by more than {} %",
-            100.0 * part
-        );
+    let percent = 100.0 * part;
+    if let Some(slower) = ids(&|cell| cell.is_regression(part)).filter(|_| !between.edited) {
+        let words = format!("regression: {slower} slower by more than {percent} %");
         return (EXIT_FOUND, Some(words));
     }
-    if !between.without_numbers.is_empty() {
-        let cells = between.without_numbers.join(", ");
-        return unknown(format!(
-            "{cells} gave no numbers on one side, so whether they got slower is unknown"
-        ));
+    let missing = Some(between.without_numbers.join(", ")).filter(|cells| !cells.is_empty());
+    let unknown = [
+        (
+            between.edited.then(|| "a results folder".to_owned()),
+            "not as it was measured, so nothing follows from it",
+        ),
+        (
+            missing,
+            "no numbers on one side, so whether they got slower is unknown",
+        ),
+        (
+            without(Verdict::OtherPayloads),
+            "the two replayed different payloads, which tells nothing about a regression; measure both with the \
+             same --payloads, or the same profile, seed and mix",
+        ),
+        (without(Verdict::NoNoiseFloor), analyze::NO_FLOOR),
+        (
+            ids(&|cell| cell.rounds < FEWEST_ROUNDS as u64),
+            "so few rounds tell no regression from noise; measure both with --rounds 3 or more",
+        ),
+    ];
+    let mut unknown = unknown
+        .into_iter()
+        .filter_map(|(cells, why)| Some((cells?, why)));
+    if let Some((cells, why)) = unknown.next() {
+        return (
+            EXIT_NOTHING_MEASURED,
+            Some(format!("error: {cells}: {why}")),
+        );
     }
-    if let Some(cells) = without(Verdict::OtherPayloads) {
-        return unknown(format!(
-            "{cells}: the two replayed different payloads, which tells nothing about a regression; measure \
-             both with the same --payloads, or the same profile, seed and mix"
-        ));
-    }
-    if let Some(cells) = without(Verdict::NoNoiseFloor) {
-        return unknown(format!("{cells}: {}", analyze::NO_FLOOR));
-    }
-    if let Some(cells) = without(Verdict::TooFewRounds) {
-        return unknown(format!(
-            "{cells}: so few rounds tell no regression from noise; measure both with --rounds 3 or more"
-        ));
-    }
-    let slower = without(Verdict::Slower).map(|cells| {
+    let open = ids(&|cell| cell.may_be_regression(part)).map(|cells| {
         format!(
-            "note: {cells} slower, but not shown to be by more than {} %; more rounds make intervals narrower",
-            100.0 * part
+            "note: no regression is shown, and one of more than {percent} % is not excluded in {cells}; more \
+             rounds make intervals narrower"
         )
     });
-    (0, slower)
+    (0, open)
 }
 
 /// A folder, or a folder and a cell of it.

@@ -2,7 +2,9 @@
 
 use crate::{
     cli::{GenerateArgs, SweepArgs},
-    payload, resolve,
+    payload,
+    plan::Plan,
+    resolve,
     run::{self, Progress},
     sweep::{Level, Settings},
 };
@@ -13,7 +15,9 @@ use std::{fs, path::Path, process::ExitCode};
 use workload::Manifest;
 
 pub(crate) fn generate(args: &GenerateArgs) -> Result<ExitCode> {
-    let settings = settings(args)?;
+    let plan = Plan::new(settings(args)?);
+    run::check_feasible(&plan)?;
+    let settings = &plan.settings;
     let folder = |level: &Level| args.out.as_ref().map(|out| out.join(level.gas.to_string()));
     for dir in settings.levels.iter().filter_map(folder) {
         // Before minutes are spent on payloads that could not be written.
@@ -25,7 +29,7 @@ pub(crate) fn generate(args: &GenerateArgs) -> Result<ExitCode> {
         tokio::select! {
             biased;
             () = super::interrupted() => Err(eyre!("interrupted")),
-            prepared = run::prepare(&settings, logs.path(), &progress) => Ok(prepared?),
+            prepared = run::prepare(settings, logs.path(), &progress) => Ok(prepared?),
         }
     });
     progress.end();
@@ -70,7 +74,7 @@ fn make_empty(dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).wrap_err_with(|| format!("failed to create {}", dir.display()))?;
     if fs::read_dir(dir)?.next().is_some() {
         return Err(eyre!(
-            "the folder {} is not empty; give --out another one",
+            "the folder {} is not empty; give another --out",
             dir.display()
         ));
     }

@@ -20,7 +20,7 @@ pub(crate) fn init(args: &InitArgs) -> Result<ExitCode> {
     let profile: Profile = name.parse()?;
     if args.export_genesis.is_some() && matches!(profile, Profile::Large { .. }) {
         bail!(
-            "--export-genesis holds the whole state in one file that readers keep in memory; use it with --profile small or medium, or --export-dump"
+            "--export-genesis writes the whole state into one file, which readers keep in memory; use it with --profile small or medium, or use --export-dump"
         );
     }
     let key = StateKey {
@@ -40,7 +40,12 @@ pub(crate) fn init(args: &InitArgs) -> Result<ExitCode> {
     }
     if let Some(path) = &args.export_dump {
         let root = cache::Origin::of(&datadir).map(|origin| origin.state_root);
-        let root = root.ok_or_else(|| eyre!("{} has lost its notes", datadir.display()))?;
+        let root = root.ok_or_else(|| {
+            eyre!(
+                "{} has lost its base-state.json; make the state again in an empty folder",
+                datadir.display()
+            )
+        })?;
         export_to(path, |out| export::write_state_dump(&base, root, out))?;
     }
     super::print(&format!("{}\n", datadir.display()))?;

@@ -38,7 +38,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<ExitCode> {
                     .get_subcommands()
                     .map(|verb| verb.get_name())
                     .collect();
-                bail!("there is no verb {verb}; there are {}", verbs.join(", "));
+                bail!("unknown verb `{verb}`; give one of {}", verbs.join(", "));
             }
         },
     };

@@ -16,23 +16,56 @@ use crate::{
 };
 use bench_stats::rounds::PILOT_ROUNDS;
 use eyre::{Report, Result, WrapErr as _, bail};
+use jiff::Timestamp;
 use std::{
     ffi::OsString,
     fs,
+    io::ErrorKind,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
-    time::{SystemTime, UNIX_EPOCH},
 };
+
+/// Flags that say what a resumed sweep shows; all others are in its plan.
+const OF_A_RESUMED_SWEEP: [&str; 9] = [
+    "dry-run",
+    "json",
+    "metrics",
+    "profiler",
+    "quiet",
+    "resume",
+    "trace",
+    "trace-pages",
+    "trace-to",
+];
 
 pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
     let typed: Vec<OsString> = std::env::args_os().collect();
     let (args, origins, question) = resolve::merge(args, &typed)?;
     let args = &args;
+    let mut typed = origins.keys();
+    let planned = typed.find(|flag| !OF_A_RESUMED_SWEEP.contains(&flag.as_str()));
+    if let Some(flag) = planned.filter(|_| args.resume.is_some()) {
+        bail!(
+            "cannot resume with --{flag}, which the plan holds already; omit it, or start a new sweep"
+        );
+    }
     let plan = match &args.resume {
         Some(dir) => Plan::read(dir)?,
         None => Plan::asked(resolve::resolve(args)?, args.yes)?,
     };
+    run::check_feasible(&plan)?;
+    if let Some(missing) = args.profiler.missing() {
+        bail!("--profiler cannot be used: {missing}; install it, or omit the flag");
+    }
+    let out = match &args.resume {
+        Some(dir) => dir.clone(),
+        None => new_folder(args.out.as_deref())?,
+    };
+    if args.resume.is_some() {
+        let started_with = analyze::read_outcome(&out)?.history;
+        run::check_manifest(&Manifest::before(&plan, &out)?, started_with.manifest())?;
+    }
     if args.dry_run {
         let values = resolve::shown(&plan.settings, &origins);
         return dry_run(&plan, question.as_deref(), &values, args.json);
@@ -44,20 +77,13 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
         let notes = plan.notes.iter().cloned().chain(engine::kept_out());
         notes.for_each(|note| eprintln!("note: {note}"));
     }
-    let out = match &args.resume {
-        Some(dir) => dir.clone(),
-        None => new_folder(args.out.as_deref())?,
-    };
+    fs::create_dir_all(&out).wrap_err_with(|| format!("failed to create {}", out.display()))?;
     let mut journal = Journal::open(&out)?;
     if args.resume.is_none() {
         plan.write(&out)?;
     }
     // What was measured is read before more is: the reports need all of it.
     let history = analyze::read_outcome(&out)?.history;
-    if args.resume.is_some() {
-        // Before anything is prepared, which may take minutes.
-        run::check_manifest(&Manifest::before(&plan, &out)?, history.manifest.as_ref())?;
-    }
     let mut progress = Progress::new(args.quiet);
     if args.json && !args.quiet {
         journal.listen(run::print_event);
@@ -86,7 +112,7 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
     finish(&out, ending, args)
 }
 
-/// The error, which says how the sweep goes on when only its journal could not be written.
+/// The error, which says how to resume the sweep when only its journal could not be written.
 fn with_way_on(error: Report, out: &Path) -> Report {
     let of_drive = matches!(error.downcast_ref(), Some(DriveError::Journal(_)));
     if !of_drive && !error.is::<JournalError>() {
@@ -94,17 +120,17 @@ fn with_way_on(error: Report, out: &Path) -> Report {
     }
     let out = out.display();
     error.wrap_err(format!(
-        "the sweep stopped, and goes on with engine-bench sweep --resume {out}"
+        "the sweep stopped; resume it with engine-bench sweep --resume {out}"
     ))
 }
 
 /// Serves metrics of the sweep, of which whoever reaches another address than a loopback one is told.
 fn serve_metrics(address: SocketAddr) -> Result<Live> {
     if !address.ip().is_loopback() {
-        eprintln!("note: metrics are served beyond this machine, on {address}");
+        eprintln!("note: metrics are reachable from other machines, on {address}");
     }
     Live::serve(address).wrap_err_with(|| {
-        format!("failed to serve metrics on {address}: choose another address with --metrics")
+        format!("failed to serve metrics on {address}; choose another address with --metrics")
     })
 }
 
@@ -177,10 +203,6 @@ async fn profile(
     if profiler == Profiler::None {
         return Ok(Ending::Complete);
     }
-    if let Some(missing) = profiler.missing() {
-        options.progress.line(&format!("note: {missing}"));
-        return Ok(Ending::Complete);
-    }
     let profiling = run::profile(plan, prepared, (options.out, options.progress), profiler);
     tokio::select! {
         biased;
@@ -231,12 +253,7 @@ async fn measure(
             }
         }
         Err(error) => {
-            let step = error.step.to_string();
-            journal.write(Event::PreparationFailed {
-                step,
-                cause: error.cause,
-                log: error.log,
-            })?;
+            journal.write(Event::PreparationFailed(error.failure("prepare")))?;
             Ok(Ending::Complete)
         }
     }
@@ -250,14 +267,14 @@ fn finish(out: &Path, ending: Ending, args: &SweepArgs) -> Result<ExitCode> {
         // The last of the events, each a line.
         super::print(&report.to_line()?)?;
     } else if !args.quiet && measured {
-        report::show(&report, false)?;
+        report::show(&report, out, false)?;
     }
-    if !args.quiet {
+    if !args.quiet && (args.json || !measured) {
         eprintln!("results: {}", out.display());
     }
     if ending == Ending::Interrupted {
         eprintln!(
-            "interrupted; go on with engine-bench sweep --resume {}",
+            "interrupted; resume with engine-bench sweep --resume {}",
             out.display()
         );
         return Ok(ExitCode::from(EXIT_INTERRUPTED));
@@ -270,9 +287,6 @@ fn finish(out: &Path, ending: Ending, args: &SweepArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(EXIT_NOTHING_MEASURED))
 }
 
-/// Cells that a dry run lists.
-const LISTED_CELLS: usize = 40;
-
 /// Prints the plan, or everything that a person wants to know of it.
 fn dry_run(plan: &Plan, question: Option<&str>, values: &str, json: bool) -> Result<ExitCode> {
     if json {
@@ -284,12 +298,7 @@ fn dry_run(plan: &Plan, question: Option<&str>, values: &str, json: bool) -> Res
     for note in &plan.notes {
         text += &format!("note: {note}\n");
     }
-    let ids: Vec<&str> = plan.cells.iter().map(|cell| cell.id.as_str()).collect();
-    let listed = ids.len().min(LISTED_CELLS);
-    text += &format!("cells: {}", ids[..listed].join(", "));
-    if listed < ids.len() {
-        text += &format!(" and {} more", ids.len() - listed);
-    }
+    text += &format!("cells: {}", plan.some_ids());
     let estimate = &plan.estimate;
     let rounds = match plan.settings.adaptive {
         Some(_) => format!(
@@ -313,65 +322,35 @@ fn dry_run(plan: &Plan, question: Option<&str>, values: &str, json: bool) -> Res
     Ok(ExitCode::SUCCESS)
 }
 
-/// The results folder: the one asked for, which must be empty, or one named by the time.
+/// Where the results go, which is not made here: the folder asked for, empty if it is there, or one named by
+/// the time.
 fn new_folder(asked: Option<&Path>) -> Result<PathBuf> {
     let out = match asked {
         Some(path) => std::path::absolute(path)?,
-        None => std::path::absolute(Path::new("results").join(utc_now()))?,
+        None => {
+            let now = Timestamp::now().strftime("%Y-%m-%dT%H-%M-%SZ");
+            std::path::absolute(Path::new("results").join(now.to_string()))?
+        }
     };
-    fs::create_dir_all(&out).wrap_err_with(|| format!("failed to create {}", out.display()))?;
-    if fs::read_dir(&out)?.next().is_some() {
-        bail!(
-            "the results folder {} is not empty; give --out another one, or go on with it by \
-             --resume",
-            out.display()
-        );
+    let shown = out.display();
+    match fs::read_dir(&out).map(|mut inside| inside.next().is_some()) {
+        Ok(false) => {}
+        Ok(true) => bail!(
+            "the results folder {shown} is not empty; give --out another folder, or resume its sweep with \
+             --resume {shown}"
+        ),
+        Err(reason) if reason.kind() == ErrorKind::NotFound => {}
+        Err(reason) => {
+            bail!("failed to use {shown} for results: {reason}; give --out another folder")
+        }
     }
+    run::writable(&out, "--out")?;
     Ok(out)
-}
-
-/// The time as a folder name: `2026-02-16T08-30-05Z`.
-fn utc_now() -> String {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    utc(now.as_secs())
-}
-
-/// Civil date from days, as in Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
-fn utc(unix_s: u64) -> String {
-    let (days, second) = (unix_s / 86_400 + 719_468, unix_s % 86_400);
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}-{minute:02}-{second:02}Z")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dates_are_civil() {
-        for (unix_s, expected) in [
-            (0, "1970-01-01T00-00-00Z"),
-            (951_782_399, "2000-02-28T23-59-59Z"),
-            (951_782_400, "2000-02-29T00-00-00Z"),
-            (1_771_230_605, "2026-02-16T08-30-05Z"),
-        ] {
-            assert_eq!(utc(unix_s), expected);
-        }
-    }
 
     #[test]
     fn a_used_folder_is_refused() {

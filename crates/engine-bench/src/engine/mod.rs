@@ -6,21 +6,25 @@
 mod adapter;
 mod command;
 mod geth;
+mod help;
 mod leftover;
 mod process;
 mod ready;
 mod reth;
+mod trial;
 mod variables;
 
 pub(crate) use adapter::shared_flags;
 pub use adapter::{stats_command, unwind_command};
 pub use command::{Endpoints, Launch};
 pub use geth::{geth_init_commands, is_geth_datadir};
+pub(crate) use help::{defaults, help, names_flag};
 pub use leftover::{is_running, note_running, stop_leftover, stop_leftovers};
 pub(crate) use process::output_of;
 pub use process::{Engine, ToolRun, run_tool};
 pub use ready::wait_until_ready;
 pub use reth::init_command;
+pub use trial::{can_try, refusal};
 pub use variables::{Variables, kept_out};
 
 use crate::client::ClientError;
@@ -84,7 +88,7 @@ pub enum EngineError {
     /// Killing it did not end it.
     #[error(
         "process {pid} of the engine has not ended {waited:?} after SIGKILL and still holds its datadir; \
-         wait until it has (a disk may be slow to answer), then go on"
+         wait until it has (a disk may be slow to answer), then resume"
     )]
     Stuck {
         /// The process.

@@ -223,8 +223,8 @@ impl Group {
     }
 
     fn start(command: &mut Command) -> io::Result<Self> {
-        // What an engine started and left is this program's to wait for.
-        prctl::set_child_subreaper(true)?;
+        // What an engine started and left is this program's to wait for; where that cannot be had, init's.
+        let _ = prctl::set_child_subreaper(true);
         die_with_parent(command);
         let child = command.stdin(Stdio::null()).process_group(0).spawn()?;
         Ok(Self {
@@ -346,6 +346,7 @@ fn die_with_parent(command: &mut Command) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use testkit::{wait_for, wait_until};
 
     fn spawn(script: &str, dir: &Path) -> Group {
         let mut command = Command::new("sh");
@@ -357,21 +358,9 @@ mod tests {
         kill(pid, None).is_ok()
     }
 
-    /// Waits for something that is to happen.
-    fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
-        let deadline = Instant::now() + STOP_TIMEOUT;
-        loop {
-            match look() {
-                Some(found) => return found,
-                None => assert!(Instant::now() < deadline, "waited in vain"),
-            }
-            thread::sleep(POLL);
-        }
-    }
-
     /// The pid that a script wrote into the log, as its first line.
     fn told(dir: &Path) -> Pid {
-        until(|| {
+        wait_for("a line in the log", || {
             let log = fs::read_to_string(dir.join("log")).unwrap();
             Some(Pid::from_raw(log.strip_suffix('\n')?.parse().unwrap()))
         })
@@ -393,7 +382,7 @@ mod tests {
     fn what_one_that_ended_leaves_is_gone_when_that_is_known() {
         let dir = tempfile::tempdir().unwrap();
         let mut group = spawn("sleep 600 & echo $!", dir.path());
-        let status = until(|| group.exited());
+        let status = wait_for("the end", || group.exited());
         assert!(status.success() && !alive(told(dir.path())));
     }
 
@@ -401,7 +390,7 @@ mod tests {
     fn a_number_that_may_be_anothers_is_not_signalled() {
         let dir = tempfile::tempdir().unwrap();
         let mut group = spawn("exit 0", dir.path());
-        until(|| group.exited());
+        wait_for("the end", || group.exited());
         // Another group gets the number, as far as this one can tell.
         let mut other = Command::new("sleep").arg("600").process_group(0).spawn();
         std::mem::swap(&mut group.child, other.as_mut().unwrap());
@@ -436,9 +425,8 @@ mod tests {
         let mut group = spawn(script, dir.path());
         let child = told(dir.path());
         let both_are = |stopped: bool| {
-            until(|| {
-                let states = [group.pid(), child].map(|pid| state(pid) == Some('T'));
-                (states == [stopped; 2]).then_some(())
+            wait_until("both to stop or go on", || {
+                [group.pid(), child].map(|pid| state(pid) == Some('T')) == [stopped; 2]
             });
         };
         group.signal_all(Signal::SIGSTOP);

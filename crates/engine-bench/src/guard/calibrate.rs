@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use std::{hint::black_box, time::Instant};
 
 /// Hashes, each of the one before: about 10 ms.
-const HASHES: u32 = 30_000;
+pub(super) const HASHES: u32 = 30_000;
 
 /// Places in the memory that is walked: 32 MiB of them, more than most caches hold.
 const PLACES: usize = 4 << 20;
 
 /// Steps of the walk, each known when the one before was read: about 10 ms.
-const STEPS: u32 = 100_000;
+pub(super) const STEPS: u32 = 100_000;
 
 /// Multiplier and increment of a full-period generator modulo [`PLACES`] (Hull and Dobell): each place is
 /// visited once before the walk repeats.

@@ -2,11 +2,7 @@
 //!
 //! Invariant: a handful of short files is read, and no process is looked at.
 
-use super::{
-    proc::{self, CpuTicks, TICKS_PER_SECOND},
-    reading::text,
-};
-use std::fs;
+use super::proc::{self, System, TICKS_PER_SECOND};
 
 /// Counters of the machine; all but the memory only grow.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -30,52 +26,58 @@ pub(crate) struct Counters {
 impl Counters {
     /// Reads them; what cannot be read is zero.
     pub(crate) fn read() -> Self {
-        let stat = text("/proc/stat");
-        Self::parse(&stat, &text("/proc/meminfo"), &text("/proc/diskstats"))
+        Self::of(&System::this())
     }
 
-    fn parse(stat: &str, memory: &str, disks: &str) -> Self {
-        let CpuTicks {
-            busy,
-            interrupts,
-            steal,
-        } = proc::cpu_ticks(stat).unwrap_or_default();
+    fn of(system: &System) -> Self {
+        let cpus = system.cpus().unwrap_or_default();
         let seconds = |ticks: u64| ticks as f64 / TICKS_PER_SECOND;
-        let (read_bytes, written_bytes) = proc::disk_bytes(disks);
+        let (read_bytes, written_bytes) = system.disk_bytes();
         Self {
-            busy_s: seconds(busy),
-            interrupts_s: seconds(interrupts),
-            steal_s: seconds(steal),
-            context_switches: proc::context_switches(stat).unwrap_or(0),
-            available_bytes: proc::bytes(memory, "MemAvailable:").unwrap_or(0),
+            busy_s: seconds(cpus.busy),
+            interrupts_s: seconds(cpus.interrupts),
+            steal_s: seconds(cpus.steal),
+            context_switches: cpus.context_switches,
+            available_bytes: available_bytes(system).unwrap_or(0),
             read_bytes,
             written_bytes,
         }
     }
 }
 
+fn available_bytes(system: &System) -> Option<u64> {
+    proc::bytes(&system.text("proc/meminfo"), "MemAvailable:")
+}
+
 /// Memory that new programs can have, in bytes.
 pub(crate) fn memory_available_bytes() -> Option<u64> {
-    proc::bytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
+    available_bytes(&System::this())
 }
 
 /// Memory that a process has for itself, without pages of files, in bytes.
 pub(crate) fn own_memory_bytes(pid: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let status = System::this().text(format!("proc/{pid}/status"));
     proc::bytes(&status, "RssAnon:")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::proc::tests::made_up, *};
 
     #[test]
     fn counters_are_read_in_seconds_and_bytes() {
-        let found = Counters::parse(
-            "cpu  100 0 50 900 7 3 2 40 0 0\ncpu0 1 1 1 1 1 1 1 1\nctxt 77\n",
-            "MemTotal: 9 kB\nMemAvailable:   2048 kB\n",
-            "259 0 nvme0n1 1 0 4 0 1 0 6 0\n259 1 nvme0n1p1 1 0 4 0 1 0 6 0\n",
-        );
+        let cpus = "cpu  100 0 50 900 7 3 2 40 0 0\ncpu0 1 1 1 1 1 1 1 1\n";
+        let (_dir, system) = made_up(&[
+            (
+                "proc/stat",
+                &format!("{cpus}ctxt 77\nbtime 1\nprocesses 1\n"),
+            ),
+            ("proc/meminfo", "MemTotal: 9 kB\nMemAvailable:   2048 kB\n"),
+            (
+                "proc/diskstats",
+                "259 0 nvme0n1 1 0 4 0 1 0 6 0 0 0 0\n259 1 nvme0n1p1 1 0 4 0 1 0 6 0 0 0 0\n",
+            ),
+        ]);
         let expected = Counters {
             busy_s: 1.5,
             interrupts_s: 0.05,
@@ -85,7 +87,7 @@ mod tests {
             read_bytes: 4 * 512,
             written_bytes: 6 * 512,
         };
-        assert_eq!(found, expected);
-        assert_eq!(Counters::parse("", "", ""), Counters::default());
+        assert_eq!(Counters::of(&system), expected);
+        assert_eq!(Counters::of(&made_up::<&str>(&[]).1), Counters::default());
     }
 }

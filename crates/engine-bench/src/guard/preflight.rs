@@ -2,11 +2,9 @@
 //!
 //! Invariant: a check judges only what could be read; what is unknown costs no points and says so.
 
-use super::{
-    proc::{self, TICKS_PER_SECOND},
-    reading::{online_cpus, text},
-};
+use super::proc::{self, System, TICKS_PER_SECOND};
 use nix::sys::{stat::stat, statvfs::statvfs};
+use procfs_core::process::MountInfo;
 use serde::{Deserialize, Serialize};
 use std::{
     fs,
@@ -34,6 +32,9 @@ const FAST_CLOCKS: [&str; 4] = [
     "arch_sys_counter",
     "hyperv_clocksource_tsc_page",
 ];
+
+/// The check that tells whether the machine has a host.
+pub(crate) const VIRTUAL_MACHINE: &str = "virtual machine";
 
 /// The machine before a sweep.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,7 +125,8 @@ impl Machine {
         let cpu = "/sys/devices/system/cpu";
         let no_turbo = line(&format!("{cpu}/intel_pstate/no_turbo")).map(|off| off == "0");
         let boost = line(&format!("{cpu}/cpufreq/boost")).map(|on| on == "1");
-        let cpuinfo = text("/proc/cpuinfo");
+        let system = System::this();
+        let cpuinfo = system.text("proc/cpuinfo");
         // The folder may not exist yet: its disk is that of the nearest one above.
         let dir = dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir);
         Self {
@@ -132,12 +134,12 @@ impl Machine {
             turbo: no_turbo.or(boost),
             smt: line(&format!("{cpu}/smt/active")).map(|active| active == "1"),
             huge_pages: line("/sys/kernel/mm/transparent_hugepage/enabled"),
-            meminfo: text("/proc/meminfo"),
-            load: load(),
-            cpus: online_cpus(&text("/proc/stat")),
+            meminfo: system.text("proc/meminfo"),
+            load: load(&system),
+            cpus: system.cpus().map_or(0, |cpus| cpus.count),
             disk_free: free_bytes(dir),
             rotational: rotational(dir),
-            file_system: file_system(dir),
+            file_system: file_system(dir, &system),
             clock: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             hypervisor: cpuinfo
                 .lines()
@@ -147,178 +149,131 @@ impl Machine {
     }
 
     fn checks(&self) -> Vec<Check> {
-        vec![
-            self.governor(),
-            self.turbo(),
-            self.smt(),
-            self.huge_pages(),
-            self.swap(),
-            self.load(),
-            self.memory(),
-            self.disk_space(),
-            self.disk_kind(),
-            self.clock(),
-            self.virtual_machine(),
+        let mut checks = self.of_cpus().to_vec();
+        checks.extend(self.of_memory());
+        checks.extend(self.of_disk());
+        checks.push(check("clock source", self.clock.as_deref(), |clock| {
+            let points = if FAST_CLOCKS.contains(&clock) { 0 } else { 10 };
+            let advice =
+                "reading it enters the kernel; boot with clocksource=tsc where that is stable";
+            (clock.into(), points, advice)
+        }));
+        checks.push(check(VIRTUAL_MACHINE, Some(self.hypervisor), |is_one| {
+            let advice = "its host may take CPUs away (the guard watches steal); use a machine of your own for \
+                          fine differences";
+            let (found, points) = if is_one { ("yes", 5) } else { ("no", 0) };
+            (found.into(), points, advice)
+        }));
+        checks
+    }
+
+    fn of_cpus(&self) -> [Check; 3] {
+        let governor = |governor: &str| {
+            let points = if governor == "performance" { 0 } else { 15 };
+            let advice = "set it to performance (cpupower frequency-set -g performance)";
+            (governor.into(), points, advice)
+        };
+        let switch = |on: bool, advice| {
+            let (found, points) = if on { ("on", 5) } else { ("off", 0) };
+            (found.into(), points, advice)
+        };
+        let turbo = "clocks follow heat and load; switch it off for the steadiest figures";
+        let smt =
+            "two CPUs share a core; switch it off (echo off > /sys/devices/system/cpu/smt/control)";
+        [
+            check("governor", self.governor.as_deref(), governor),
+            check("turbo", self.turbo, |on| switch(on, turbo)),
+            check("SMT", self.smt, |on| switch(on, smt)),
         ]
     }
 
-    fn governor(&self) -> Check {
-        match self.governor.as_deref() {
-            None => unknown("governor"),
-            Some("performance") => fine("governor", "performance"),
-            Some(other) => costs(
-                ("governor", other, 15),
-                "set it to performance (cpupower frequency-set -g performance)",
-            ),
-        }
-    }
-
-    fn turbo(&self) -> Check {
-        match self.turbo {
-            None => unknown("turbo"),
-            Some(false) => fine("turbo", "off"),
-            Some(true) => costs(
-                ("turbo", "on", 5),
-                "clocks follow heat and load; switch it off for the steadiest figures",
-            ),
-        }
-    }
-
-    fn smt(&self) -> Check {
-        match self.smt {
-            None => unknown("SMT"),
-            Some(false) => fine("SMT", "off"),
-            Some(true) => costs(
-                ("SMT", "on", 5),
-                "two CPUs share a core; switch it off (echo off > /sys/devices/system/cpu/smt/control)",
-            ),
-        }
-    }
-
-    fn huge_pages(&self) -> Check {
+    fn of_memory(&self) -> [Check; 4] {
         let chosen = self.huge_pages.as_deref().and_then(|all| {
             let (_, rest) = all.split_once('[')?;
-            Some(rest.split_once(']')?.0.to_owned())
+            Some(rest.split_once(']')?.0)
         });
-        match chosen.as_deref() {
-            None => unknown("huge pages"),
-            Some("always") => costs(
-                ("huge pages", "always", 3),
-                "the kernel merges pages when it likes; madvise leaves that to programs",
-            ),
-            Some(other) => fine("huge pages", other),
-        }
-    }
-
-    fn swap(&self) -> Check {
         let kib = |key: &str| proc::value(&self.meminfo, key);
-        let used = kib("SwapTotal:").zip(kib("SwapFree:"));
-        match used.map(|(total, free)| (total, total.saturating_sub(free))) {
-            None => unknown("swap"),
-            Some((0, _)) => fine("swap", "none"),
-            Some((_, 0)) => fine("swap", "unused"),
-            Some((_, used)) => costs(
-                ("swap", &format!("{} MiB in use", used >> 10), 10),
-                "free memory, or switch it off (swapoff -a)",
-            ),
-        }
+        let swap = kib("SwapTotal:").zip(kib("SwapFree:"));
+        [
+            check("huge pages", chosen, |chosen| {
+                let points = if chosen == "always" { 3 } else { 0 };
+                let advice =
+                    "the kernel merges pages when it likes; madvise leaves that to programs";
+                (chosen.into(), points, advice)
+            }),
+            check("swap", swap, |(total, free)| {
+                let (found, points) = match (total, total.saturating_sub(free)) {
+                    (0, _) => ("none".into(), 0),
+                    (_, 0) => ("unused".into(), 0),
+                    (_, used) => (format!("{} MiB in use", used >> 10), 10),
+                };
+                (found, points, "free memory, or switch it off (swapoff -a)")
+            }),
+            check("other programs", self.load, |load| {
+                let points = match load {
+                    load if load <= COMFORTABLE_LOAD => 0,
+                    load if load <= 0.5 => 15,
+                    _ => 30,
+                };
+                let found = format!("{load:.2} of {} CPUs in use", self.cpus);
+                (found, points, "stop what else runs")
+            }),
+            check("free memory", kib("MemAvailable:"), |kib| {
+                let points = if kib << 10 < COMFORTABLE_MEMORY {
+                    15
+                } else {
+                    0
+                };
+                let advice = "the database's pages may not stay in memory; free some";
+                (gib(kib << 10), points, advice)
+            }),
+        ]
     }
 
-    fn load(&self) -> Check {
-        let Some(load) = self.load else {
-            return unknown("other programs");
-        };
-        let found = format!("{load:.2} of {} CPUs in use", self.cpus);
-        if load <= COMFORTABLE_LOAD {
-            return fine("other programs", &found);
-        }
-        let points = if load > 0.5 { 30 } else { 15 };
-        costs(("other programs", &found, points), "stop what else runs")
-    }
-
-    fn memory(&self) -> Check {
-        let Some(kib) = proc::value(&self.meminfo, "MemAvailable:") else {
-            return unknown("free memory");
-        };
-        let found = gib(kib << 10);
-        if kib << 10 >= COMFORTABLE_MEMORY {
-            return fine("free memory", &found);
-        }
-        costs(
-            ("free memory", &found, 15),
-            "the database's pages may not stay in memory; free some",
-        )
-    }
-
-    fn disk_space(&self) -> Check {
-        let Some(free) = self.disk_free else {
-            return unknown("free disk");
-        };
-        if free >= COMFORTABLE_DISK {
-            return fine("free disk", &gib(free));
-        }
-        costs(
-            ("free disk", &gib(free), 10),
-            "copies of the state and the results have to fit; free some, or give --cache-dir",
-        )
-    }
-
-    fn disk_kind(&self) -> Check {
+    fn of_disk(&self) -> [Check; 2] {
         let system = self.file_system.as_deref().unwrap_or("unknown");
-        match (system, self.rotational) {
-            ("tmpfs" | "ramfs", _) => costs(
-                ("disk", system, 10),
-                "nothing is written to a disk, so saving blocks costs nothing; use --cache-dir on one",
+        let kind = match (system, self.rotational) {
+            ("tmpfs" | "ramfs", _) => (
+                system.into(),
+                10,
+                "nothing is written to a disk, so persistence costs nothing; use --cache-dir on one",
             ),
-            ("overlay", _) => costs(
-                ("disk", system, 5),
+            ("overlay", _) => (
+                system.into(),
+                5,
                 "layers of a container cost writes; give --cache-dir a folder of a volume",
             ),
-            // Virtual disks say that they turn whatever they are.
-            (_, Some(true)) if !self.hypervisor => costs(
-                ("disk", &format!("{system} on a turning disk"), 15),
-                "saving blocks waits for seeks; give --cache-dir a folder on a solid-state disk",
+            // Virtual disks claim to rotate whatever they are.
+            (_, Some(true)) if !self.hypervisor => (
+                format!("{system} on a rotating disk"),
+                15,
+                "persistence waits for seeks; give --cache-dir a folder on a solid-state disk",
             ),
-            (_, Some(false)) => fine("disk", &format!("{system} on a solid-state disk")),
-            (_, _) => fine("disk", &format!("{system}, kind unknown")),
-        }
-    }
-
-    fn clock(&self) -> Check {
-        match self.clock.as_deref() {
-            None => unknown("clock source"),
-            Some(fast) if FAST_CLOCKS.contains(&fast) => fine("clock source", fast),
-            Some(slow) => costs(
-                ("clock source", slow, 10),
-                "reading it enters the kernel; boot with clocksource=tsc where that is stable",
-            ),
-        }
-    }
-
-    fn virtual_machine(&self) -> Check {
-        if !self.hypervisor {
-            return fine("virtual machine", "no");
-        }
-        costs(
-            ("virtual machine", "yes", 5),
-            "its host may take CPUs away (the guard watches steal); use a machine of your own for \
-             fine differences",
-        )
+            (_, Some(false)) => (format!("{system} on a solid-state disk"), 0, ""),
+            (_, _) => (format!("{system}, kind unknown"), 0, ""),
+        };
+        [
+            check("free disk", self.disk_free, |free| {
+                let points = if free < COMFORTABLE_DISK { 10 } else { 0 };
+                let advice = "copies of the state and the results have to fit; free some, or give --cache-dir";
+                (gib(free), points, advice)
+            }),
+            check("disk", Some(kind), |kind| kind),
+        ]
     }
 }
 
-fn fine(name: &str, found: &str) -> Check {
-    costs((name, found, 0), "")
-}
-
-fn unknown(name: &str) -> Check {
-    fine(name, "unknown")
-}
-
-fn costs((name, found, points): (&str, &str, u32), advice: &str) -> Check {
+/// What was found of a property, judged: in words, the points it costs, and what to do if it does.
+fn check<T>(
+    name: &str,
+    found: Option<T>,
+    judge: impl FnOnce(T) -> (String, u32, &'static str),
+) -> Check {
+    let (found, points, advice) = found.map_or(("unknown".to_owned(), 0, ""), judge);
+    let advice = if points > 0 { advice } else { "" };
     Check {
         name: name.to_owned(),
-        found: found.to_owned(),
+        found,
         points,
         advice: advice.to_owned(),
     }
@@ -329,8 +284,8 @@ fn gib(bytes: u64) -> String {
 }
 
 /// CPUs that other programs use, watched for a moment; this one sleeps meanwhile.
-fn load() -> Option<f64> {
-    let look = || Some((Instant::now(), proc::cpu_ticks(&text("/proc/stat"))?.busy));
+fn load(system: &System) -> Option<f64> {
+    let look = || Some((Instant::now(), system.cpus()?.busy));
     let (began, before) = look()?;
     thread::sleep(LOOK);
     let (ended, after) = look()?;
@@ -355,21 +310,19 @@ fn rotational(dir: &Path) -> Option<bool> {
 }
 
 /// The kind of file system a folder is on: of the longest mount point above it.
-fn file_system(dir: &Path) -> Option<String> {
+fn file_system(dir: &Path, system: &System) -> Option<String> {
     let dir = dir.canonicalize().ok()?;
-    file_system_of(&dir, &text("/proc/self/mountinfo"))
+    file_system_of(&dir, &system.text("proc/self/mountinfo"))
 }
 
 fn file_system_of(dir: &Path, mounts: &str) -> Option<String> {
+    let mounts = mounts.lines().map(MountInfo::from_line);
+    let above = mounts
+        .flatten()
+        .filter(|mount| dir.starts_with(&mount.mount_point));
     // Later mounts hide earlier ones of the same place.
-    let mounts = mounts.lines().filter_map(|line| {
-        let point = Path::new(line.split(' ').nth(4)?);
-        let kind = line.split_once(" - ")?.1.split(' ').next()?;
-        dir.starts_with(point)
-            .then(|| (point.components().count(), kind.to_owned()))
-    });
-    let (_, kind) = mounts.max_by_key(|(depth, _)| *depth)?;
-    Some(kind)
+    let nearest = above.max_by_key(|mount| mount.mount_point.components().count());
+    Some(nearest?.fs_type)
 }
 
 #[cfg(test)]
@@ -431,7 +384,7 @@ mod tests {
             ("disk", "overlay", |m| {
                 m.file_system = Some("overlay".into())
             }),
-            ("disk", "ext4 on a turning disk", |m| {
+            ("disk", "ext4 on a rotating disk", |m| {
                 m.rotational = Some(true)
             }),
             ("clock source", "hpet", |m| m.clock = Some("hpet".into())),

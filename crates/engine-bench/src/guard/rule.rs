@@ -110,7 +110,11 @@ fn detail(rule: &str, found: f64, readings: &Readings) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Culprit, Pressure};
+    use super::super::{
+        Culprit, Pressure,
+        calibrate::{HASHES, STEPS},
+        proc::MOST_PROGRAMS,
+    };
     use super::*;
 
     /// Four seconds on two CPUs, of which others did nothing.
@@ -129,6 +133,33 @@ mod tests {
             .into_iter()
             .map(|found| found.rule)
             .collect()
+    }
+
+    #[test]
+    fn the_decision_states_these_figures() {
+        let decision = include_str!("../../../../docs/decisions/0013-when-a-visit-is-void.md");
+        let percent = |limit: f64| format!("| {} % of", (100.0 * limit).round());
+        for (rule, limit) in [
+            ("foreign-cpu", FOREIGN_LIMIT),
+            ("steal", STEAL_LIMIT),
+            ("memory", MEMORY_LIMIT),
+            ("quota", THROTTLED_LIMIT),
+            ("heat", THROTTLED_LIMIT),
+        ] {
+            let row = format!("| `{rule}` {}", percent(limit));
+            assert!(decision.contains(&row), "{row}");
+        }
+        let thousands = |count: u32| format!("{},{:03} ", count / 1000, count % 1000);
+        for (count, what) in [(HASHES, "hashes"), (STEPS, "reads")] {
+            let stated = thousands(count) + what;
+            assert!(decision.contains(&stated), "{stated}");
+        }
+        let stated = format!("more than {MOST_PROGRAMS} programs");
+        assert!(decision.contains(&stated), "{stated}");
+        assert_eq!(
+            (FOREIGN_LIMIT_CPUS, SHORTEST_JUDGED_S, LEAST_CPU_S),
+            (0.5, 0.5, 0.1)
+        );
     }
 
     #[test]

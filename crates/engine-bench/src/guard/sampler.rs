@@ -1,17 +1,12 @@
 //! A thread that looks at the CPUs four times a second while a pass runs.
 //!
-//! Invariant: it reads three short files and the clocks of the CPUs, writes nothing, and ends when
-//! it is told to.
+//! Invariant: it reads three short files and the clocks of a few CPUs, however many processes there are,
+//! writes nothing, and ends when it is told to.
 
-use super::{
-    proc::{self, TICKS_PER_SECOND},
-    reading::{online_cpus, text},
-};
+use super::proc::{System, TICKS_PER_SECOND};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::VecDeque,
-    fs,
-    path::PathBuf,
     sync::mpsc::{self, RecvTimeoutError, Sender},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -53,11 +48,11 @@ pub(super) struct Sampler {
 
 impl Sampler {
     /// Starts it; without a thread nothing is sampled.
-    pub(super) fn start(engines: &[u32]) -> Self {
+    pub(super) fn start(system: System, engines: &[u32]) -> Self {
         let (stop, stopped) = mpsc::channel();
         let engines = engines.to_vec();
         let sample = move || {
-            let mut samples = Samples::new(&engines);
+            let mut samples = Samples::new(system, engines);
             loop {
                 samples.look();
                 match stopped.recv_timeout(INTERVAL) {
@@ -91,9 +86,11 @@ struct Instantaneous {
     others: u64,
 }
 
-struct Samples {
-    engine_files: Vec<String>,
-    clocks: Vec<PathBuf>,
+pub(super) struct Samples {
+    pub(super) system: System,
+    engines: Vec<u32>,
+    /// CPUs whose clock can be read.
+    clocks: usize,
     window: VecDeque<Instantaneous>,
     peak: Option<f64>,
     mhz: Vec<f64>,
@@ -101,21 +98,12 @@ struct Samples {
 }
 
 impl Samples {
-    fn new(engines: &[u32]) -> Self {
-        let clock = |cpu| {
-            PathBuf::from(format!(
-                "/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"
-            ))
-        };
+    pub(super) fn new(system: System, engines: Vec<u32>) -> Self {
+        let clocks = (0..MOST_CLOCKS).take_while(|cpu| system.clock_mhz(*cpu).is_some());
         Self {
-            engine_files: engines
-                .iter()
-                .map(|pid| format!("/proc/{pid}/stat"))
-                .collect(),
-            clocks: (0..MOST_CLOCKS)
-                .map(clock)
-                .take_while(|path| path.exists())
-                .collect(),
+            clocks: clocks.count(),
+            system,
+            engines,
             window: VecDeque::new(),
             peak: None,
             mhz: Vec::new(),
@@ -123,29 +111,26 @@ impl Samples {
         }
     }
 
-    fn look(&mut self) {
+    pub(super) fn look(&mut self) {
         let began = Instant::now();
-        let stat = text("/proc/stat");
-        let ticks = |file: &str| {
-            let found = proc::process_ticks(&text(file));
+        let cpus = self.system.cpus();
+        let ticks = |pid| {
+            let found = self.system.process(pid);
             found.map_or((0, 0), |found| (found.ticks, found.children_ticks))
         };
-        let of_engines: u64 = self.engine_files.iter().map(|file| ticks(file).0).sum();
+        let of_engines: u64 = self.engines.iter().map(|pid| ticks(*pid).0).sum();
         // An engine that ended is one of the children that have.
-        let (own, ended) = ticks("/proc/self/stat");
+        let (own, ended) = ticks(self.system.own);
         let known = of_engines + own + ended;
-        if let Some(all) = proc::cpu_ticks(&stat) {
+        if let Some(all) = cpus {
             let now = Instantaneous {
                 at: began,
                 others: all.busy.saturating_sub(known),
             };
-            self.add(now, online_cpus(&stat));
+            self.add(now, all.count);
         }
-        for clock in &self.clocks {
-            let khz = fs::read_to_string(clock).ok();
-            let khz = khz.and_then(|khz| khz.trim().parse::<f64>().ok());
-            self.mhz.extend(khz.map(|khz| khz / 1e3));
-        }
+        let clocks = (0..self.clocks).filter_map(|cpu| self.system.clock_mhz(cpu));
+        self.mhz.extend(clocks);
         self.took += began.elapsed();
     }
 
@@ -182,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_peak_is_that_of_a_whole_window() {
-        let mut samples = Samples::new(&[1]);
+        let mut samples = Samples::new(System::this(), vec![1]);
         let start = Instant::now();
         // Idle, then a second of one busy CPU of two, then idle again.
         let ticks = [0, 0, 0, 0, 25, 50, 75, 100, 100, 100];
@@ -199,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_sampler_ends_when_told() {
-        let sampled = Sampler::start(&[std::process::id()]).stop();
+        let sampled = Sampler::start(System::this(), &[std::process::id()]).stop();
         assert!(sampled.took > Duration::ZERO);
     }
 }

@@ -35,7 +35,7 @@ const ENGINE_PATIENCE: Duration = Duration::from_millis(500);
 pub enum Visited {
     /// It gave samples.
     Kept,
-    /// It was disturbed, and will be made again.
+    /// It was disturbed, and will be repeated.
     Void,
     /// It gave nothing.
     Failed,
@@ -113,7 +113,7 @@ impl Live {
         }
     }
 
-    /// A pass begins; `None` when none runs any more.
+    /// A pass begins; `None` when it has ended.
     pub fn pass(&self, pass: Option<PassLabels>) {
         self.state().pass = pass;
     }

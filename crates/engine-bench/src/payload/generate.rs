@@ -37,7 +37,7 @@ pub enum GenerateError {
     Workload(#[from] workload::GenerateError),
     /// The same after some payloads, which are in the cache now.
     #[error(
-        "failed to generate payloads: {error}; the {kept} finished before it are kept in the cache: ask for --count {kept} or fewer"
+        "failed to generate payloads: {error}; the first {kept} are kept in the cache, so --count {kept} or less works"
     )]
     Partly {
         /// Why it ended.
@@ -58,10 +58,10 @@ impl Recipe {
             ..
         } = self;
         let (gas, hash) = (level.gas, &base.hash.to_string()[2..10]);
-        (
-            format!("{profile}-{}-seed{seed}-{gas}x", mix.name()),
-            format!("-on-{hash}-v{}", cache::GENERATION),
-        )
+        let prefix = format!("{profile}-{}-seed{seed}-{gas}x", mix.name());
+        // As the folder is called: a profile may hold what no file name should.
+        let prefix = cache::file_safe(&prefix);
+        (prefix, format!("-on-{hash}-v{}", cache::GENERATION))
     }
 
     /// The shortest list in the cache that begins with the payloads of a level: how many follow

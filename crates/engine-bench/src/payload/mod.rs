@@ -35,7 +35,7 @@ pub enum PayloadError {
     Set(#[from] PayloadSetError),
     /// No folder for a level.
     #[error(
-        "the payload folder {dir} has no folder {gas} for the gas level {gas}; name one folder per level, as in 10M/ and 40M/"
+        "the payload folder {dir} has no folder {gas} for --gas {gas}; give one folder per level, as in 10M/ and 40M/"
     )]
     NoLevel {
         /// The folder given.
@@ -59,7 +59,7 @@ pub enum PayloadError {
     },
     /// Fewer than asked for.
     #[error(
-        "{dir} holds {found} payloads, --count asks for {wanted}; lower the count or generate more"
+        "{dir} holds {found} payloads, and --count asks for {wanted}; lower it, or generate more"
     )]
     TooFew {
         /// The folder.
@@ -71,7 +71,7 @@ pub enum PayloadError {
     },
     /// Of another level.
     #[error(
-        "the payloads in {dir} use {mean} gas each, which is not the gas level {gas}; give the level they were made for"
+        "the payloads in {dir} use {mean} gas each, which does not fit --gas {gas}; give the level that they were made for"
     )]
     OtherLevel {
         /// The folder.
@@ -90,7 +90,7 @@ fn advice(payload_base: u64, base: u64) -> String {
     format!("to start from the block they build on, give --target-block {payload_base}")
 }
 
-/// Which list of a sweep: a mix of transactions, empty for lists that were brought, and a gas level.
+/// Which list of a sweep: a mix of transactions, empty for lists that were given, and a gas level.
 pub type ListKey = (String, Gas);
 
 /// Where a sweep's payload lists are, and those in memory.
@@ -137,9 +137,8 @@ impl PayloadStore {
             return Ok(Arc::clone(kept));
         }
         let dir = self.dirs.get(&key).map(PathBuf::as_path);
-        let found = dir.filter(|dir| dir.is_dir());
-        let dir = found.ok_or_else(|| Self::no_folder(dir, level.gas))?;
-        let payloads = Arc::new(open(dir, level, base)?);
+        let dir = dir.ok_or_else(|| Self::no_folder(None, level.gas))?;
+        let payloads = Arc::new(replayed(dir, level, base)?);
         let bytes = |list: &Payloads| list.iter().map(|p| p.new_payload.len()).sum::<usize>();
         let mut kept = self.kept.borrow_mut();
         if kept.values().map(bytes).sum::<usize>() + bytes(&payloads) > KEPT_BYTES {
@@ -150,12 +149,45 @@ impl PayloadStore {
     }
 }
 
-fn open(
+/// Where the payloads of a level are in a folder that was given, for a sweep of so many levels.
+pub(crate) fn level_folder(folder: &Path, level: Level, levels: usize) -> PathBuf {
+    let named = folder.join(level.gas.to_string());
+    if levels == 1 && !named.is_dir() {
+        return folder.to_owned();
+    }
+    named
+}
+
+/// A list of a level, on whatever block it builds.
+///
+/// # Errors
+/// When the folder is none, or the list is not one of the level.
+pub(crate) fn open(dir: &Path, level: Level) -> Result<PayloadSet, PayloadError> {
+    if !dir.is_dir() {
+        return Err(PayloadStore::no_folder(Some(dir), level.gas));
+    }
+    let set = PayloadSet::open(dir)?;
+    let found = set.payloads().len();
+    let wanted = level.count.unwrap_or(found as u64);
+    let taken = usize::try_from(wanted).ok();
+    let Some(payloads) = taken.and_then(|taken| set.payloads().get(..taken)) else {
+        return Err(PayloadError::TooFew {
+            dir: dir.to_owned(),
+            found,
+            wanted,
+        });
+    };
+    check_level(dir, level.gas, payloads)?;
+    Ok(set)
+}
+
+/// The payloads of a list that a pass replays, on the base block.
+fn replayed(
     dir: &Path,
     level: Level,
     base: &BlockIdentity,
 ) -> Result<Vec<PreparedPayload>, PayloadError> {
-    let set = PayloadSet::open(dir)?;
+    let set = open(dir, level)?;
     let (payload_base, payload_hash) = set.base();
     if (payload_base, payload_hash) != (base.number(), base.hash) {
         return Err(PayloadError::OtherBase {
@@ -167,18 +199,8 @@ fn open(
         });
     }
     let mut payloads = set.payloads().to_vec();
-    if let Some(wanted) = level.count {
-        if (payloads.len() as u64) < wanted {
-            let found = payloads.len();
-            return Err(PayloadError::TooFew {
-                dir: dir.to_owned(),
-                found,
-                wanted,
-            });
-        }
-        payloads.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
-    }
-    check_level(dir, level.gas, &payloads)?;
+    let wanted = level.count.and_then(|count| usize::try_from(count).ok());
+    payloads.truncate(wanted.unwrap_or(usize::MAX));
     Ok(payloads)
 }
 

@@ -163,7 +163,7 @@ pub(super) fn firsts(cells: &[Cell]) -> Vec<&Cell> {
 
 /// What the visits will take; those of the pilot when the sweep is adaptive.
 pub(super) fn estimate(settings: &Settings, cells: &[&Cell]) -> Estimate {
-    let (mut gas, mut payloads) = (0, 0);
+    let (mut gas, mut payloads) = (0_u64, 0_u64);
     for cell in cells {
         let level = settings.levels.iter().find(|level| level.gas == cell.gas);
         let count = level.and_then(|level| level.count).unwrap_or(0);
@@ -172,8 +172,9 @@ pub(super) fn estimate(settings: &Settings, cells: &[&Cell]) -> Estimate {
             WarmUp::None => 0,
             WarmUp::First(first) => first.min(count),
         };
-        gas += (count + warmup) * cell.gas.0;
-        payloads += count + warmup;
+        let sent = count.saturating_add(warmup);
+        gas = sent.saturating_mul(cell.gas.0).saturating_add(gas);
+        payloads = sent.saturating_add(payloads);
     }
     let passes = passes(settings);
     let rounds = match settings.adaptive {
@@ -181,8 +182,8 @@ pub(super) fn estimate(settings: &Settings, cells: &[&Cell]) -> Estimate {
         None => settings.rounds,
     };
     let starts = rounds * cells.len() as u64 * passes;
-    let gas = gas * rounds;
-    let waits_s = (payloads * rounds * settings.wait_time_ms) as f64 / 1e3;
+    let gas = gas.saturating_mul(rounds);
+    let waits_s = payloads as f64 * rounds as f64 * settings.wait_time_ms as f64 / 1e3;
     Estimate {
         assumed_ggas_per_second: ASSUMED_GGAS_PER_SECOND,
         assumed_restart_s: ASSUMED_RESTART_S,
@@ -212,13 +213,13 @@ pub(super) fn notes(settings: &Settings) -> Vec<String> {
             let meaning = if swept {
                 "it has one cell for all values of that axis"
             } else {
-                "it is started without"
+                "it is started without it"
             };
             notes.push(format!("{name} has no flag --{flag}: {meaning}"));
         }
         if !engine.kind.can_unwind() && settings.reset != ResetMethod::Copy {
             notes.push(format!(
-                "{name} has no command that takes a datadir back: --reset copy for this engine"
+                "{name} has no command that unwinds a datadir: it is reset by --reset copy"
             ));
         }
     }

@@ -64,7 +64,10 @@ const MOST_CELLS_UNASKED: u128 = 1_000;
 const MOST_CELLS: u128 = 1_000_000;
 
 /// Cells that a message lists.
-const LISTED_CELLS: usize = 12;
+const LISTED_CELLS: usize = 40;
+
+/// Visits that a plan may list.
+const MOST_VISITS: u128 = 10_000_000;
 
 /// A sweep, planned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -225,12 +228,12 @@ pub struct Estimate {
 pub enum PlanError {
     /// More cells than anybody would want.
     #[error(
-        "the axes make {0} cells, and a sweep has at most {MOST_CELLS}; use fewer values, --exclude or --design one-at-a-time"
+        "the axes make {0} cells, and a sweep has at most {MOST_CELLS}; give fewer values, --exclude or --design one-at-a-time"
     )]
     TooMany(u128),
     /// More cells than are measured unasked.
     #[error(
-        "the sweep has {cells} cells and would take about {} once state and payloads exist; use fewer values, --exclude or --design one-at-a-time, or --yes to measure them all", human(*duration_s)
+        "the sweep has {cells} cells and would take about {} once state and payloads exist; give fewer values, --exclude or --design one-at-a-time, or --yes to measure them all", human(*duration_s)
     )]
     Unasked {
         /// How many cells.
@@ -238,8 +241,18 @@ pub enum PlanError {
         /// The estimate, in seconds.
         duration_s: f64,
     },
+    /// More visits than a plan can list.
+    #[error(
+        "{cells} cells × {rounds} rounds are {} visits, and a sweep has at most {MOST_VISITS}; give fewer --rounds", u128::from(*cells) * u128::from(*rounds)
+    )]
+    TooManyVisits {
+        /// How many cells, A/A controls not counted.
+        cells: u64,
+        /// How many rounds.
+        rounds: u64,
+    },
     /// Everything is excluded.
-    #[error("every cell is left out by --exclude; leave one of them away")]
+    #[error("--exclude leaves no cell to measure; omit one of the exclusions")]
     NoCells,
     /// A baseline that is no cell.
     #[error(
@@ -273,8 +286,8 @@ fn notes(settings: &Settings, estimate: &Estimate) -> Vec<String> {
     let pilot_s = estimate.duration_s;
     if let Some(budget_s) = budget_s.filter(|budget_s| *budget_s < pilot_s) {
         notes.push(format!(
-            "the first {PILOT_ROUNDS} rounds are estimated at {}, the budget is {}: the sweep may \
-             end without intervals and verdicts",
+            "the first {PILOT_ROUNDS} rounds are estimated at {} and the budget is {}, so the sweep may end \
+             without intervals and verdicts; give a longer --budget",
             human(pilot_s),
             human(budget_s)
         ));
@@ -311,11 +324,15 @@ impl Plan {
         if most > MOST_CELLS {
             return Err(PlanError::TooMany(most));
         }
-        let plan = Self::new(settings);
-        let cells = plan.cells.len();
+        let cells = cells::of(&settings).len();
         if cells == 0 {
             return Err(PlanError::NoCells);
         }
+        if cells as u128 * u128::from(settings.rounds) > MOST_VISITS {
+            let (cells, rounds) = (cells as u64, settings.rounds);
+            return Err(PlanError::TooManyVisits { cells, rounds });
+        }
+        let plan = Self::new(settings);
         if cells as u128 > MOST_CELLS_UNASKED && !yes {
             let duration_s = plan.estimate.duration_s;
             return Err(PlanError::Unasked { cells, duration_s });
@@ -373,8 +390,8 @@ impl Plan {
         }
     }
 
-    /// Ids of cells, for a message.
-    fn some_ids(&self) -> String {
+    /// Ids of its cells, for a message; of many the first.
+    pub fn some_ids(&self) -> String {
         let ids = self.cells.iter().map(|cell| cell.id.as_str());
         let listed: Vec<&str> = ids.take(LISTED_CELLS).collect();
         let more = match self.cells.len() - listed.len() {
@@ -590,7 +607,39 @@ mod tests {
         let huge = [&large[..], &["--axis", &d]].concat();
         assert!(refused(&huge, true).contains("10000000 cells"));
         let none = ["--chunks", "5", "--exclude", "gas=10M"];
-        assert!(refused(&none, true).contains("every cell"));
+        assert!(refused(&none, true).contains("leaves no cell"));
+        let long = ["--chunks", "5,15", "--rounds", "18446744073709551615"];
+        assert!(refused(&long, true).contains("36893488147419103230 visits"));
+    }
+
+    #[test]
+    fn a_baseline_is_an_id_or_the_values_of_knobs() {
+        let chunks = ["--chunks", "15,60", "--gas", "10M,40M"];
+        let mixes = [&chunks[..], &["--mix", "mainnet,whale"]].concat();
+        for (flags, name, levels) in [
+            (&chunks[..], "chunk60", 2),
+            (&chunks[..], "chunk60-gas10M", 1),
+            (&mixes[..], "chunk60", 4),
+            (&mixes[..], "whale-chunk60-gas10M", 1),
+            (&chunks[..], "chunk6", 0),
+            (&["--gas", "10M"][..], "", 0),
+        ] {
+            let flags = [flags, &["--baseline", name]].concat();
+            match Plan::asked(settings(&flags), false) {
+                Ok(plan) => {
+                    let loads = plan.loads().into_iter();
+                    let found = loads.filter_map(|load| plan.baseline(&load).cloned());
+                    assert_eq!(found.count(), levels, "{flags:?}");
+                }
+                Err(error) => {
+                    let told = error.to_string();
+                    assert!(
+                        levels == 0 && told.contains(&format!("--baseline {name} ")),
+                        "{told}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Where an engine spends its CPU time: a sampling profiler on one more visit.
 //!
-//! Invariant: a profiler that is missing, refused or slow costs the profile and nothing else; no measured
-//! pass is profiled.
+//! Invariant: a profiler that fails, is refused or slow costs the profile and nothing else; no measured pass
+//! is profiled.
 
 use nix::{
     sys::signal::{Signal, kill},
@@ -106,7 +106,7 @@ impl Profiler {
             .output();
         asked
             .is_err()
-            .then(|| format!("{program} is not on the PATH, so nothing is profiled"))
+            .then(|| format!("{program} is not on the PATH"))
     }
 
     /// The file of a cell's profile, below the results folder.

@@ -30,29 +30,9 @@ pub struct Record {
 )]
 pub enum Event {
     /// State and payloads exist: the clock of the sweep starts.
-    SweepStarted {
-        /// The block that every pass starts from.
-        base: BlockIdentity,
-        /// Engines as they call themselves, in the order of the plan.
-        engine_versions: Vec<String>,
-        /// The machine.
-        environment: Environment,
-        /// What about the machine makes measurements worse; absent when nothing was watched.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        preflight: Option<Preflight>,
-        /// What is measured, by content.
-        manifest: Manifest,
-    },
+    SweepStarted(Begun),
     /// State or payloads could not be made: nothing is measured.
-    PreparationFailed {
-        /// Which step failed.
-        step: String,
-        /// Why, in one line.
-        cause: String,
-        /// The end of the engine's log, when it says more.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        log: Vec<String>,
-    },
+    PreparationFailed(Failure),
     /// A visit begins.
     VisitStarted {
         /// Its id.
@@ -71,7 +51,7 @@ pub enum Event {
         #[serde(flatten)]
         facts: VisitFacts,
     },
-    /// A visit in which everything was valid, but which others disturbed: it is made again.
+    /// A visit in which everything was valid, but which others disturbed: it is repeated.
     VisitVoided {
         /// Its id.
         visit: String,
@@ -87,19 +67,13 @@ pub enum Event {
     },
     /// A visit that gives no number.
     VisitFailed {
-        /// Its id.
-        visit: String,
-        /// Which step failed.
-        step: String,
-        /// Why, in one line.
-        cause: String,
-        /// The end of the engine's log, when it says more.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        log: Vec<String>,
+        /// How.
+        #[serde(flatten)]
+        failure: Failure,
         /// What it spent its time on until then.
         times: VisitTimes,
     },
-    /// A visit that had finished, but does not count: it is made again together with those that it took
+    /// A visit that had finished, but does not count: it is repeated together with those that it took
     /// turns with, which had not.
     VisitUndone {
         /// Its id.
@@ -113,6 +87,36 @@ pub enum Event {
     Interrupted,
     /// Every visit was made.
     SweepFinished,
+}
+
+/// What a sweep begins with, or goes on with.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Begun {
+    /// The block that every pass starts from.
+    pub base: BlockIdentity,
+    /// Engines as they call themselves, in the order of the plan.
+    pub engine_versions: Vec<String>,
+    /// The machine.
+    pub environment: Environment,
+    /// What about the machine makes measurements worse; absent when nothing was watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preflight: Option<Preflight>,
+    /// What is measured, by content.
+    pub manifest: Manifest,
+}
+
+/// Something that gives no number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The visit, or `prepare` when nothing could be visited.
+    pub visit: String,
+    /// The step that failed.
+    pub step: String,
+    /// Why, in one line.
+    pub cause: String,
+    /// The end of the engine's log, when it says more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub log: Vec<String>,
 }
 
 /// How a visit of which each payload was one of several turns was made.
@@ -187,6 +191,9 @@ pub struct VisitTimes {
     pub wait_s: f64,
     /// The guard's looks and the calibration.
     pub guard_s: f64,
+    /// Gas of the measured pass; the samples say it, so it is not written.
+    #[serde(skip)]
+    pub measured_gas: u64,
 }
 
 /// What was found in a visit beside its samples.

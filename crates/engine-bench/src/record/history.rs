@@ -4,16 +4,11 @@
 //! not since that it was undone; what is not as it was written is named, never silently used.
 
 use super::{
-    Attempt, Decision, Ended, Environment, Event, Interleaving, JournalError, Manifest, PassFacts,
-    Record, SampleError, TimeSplit, VISITS_DIR, VisitFacts, VisitTimes, journal, measured_dir,
-    metrics_sum, plan_sum, sample,
+    Attempt, Begun, Decision, Ended, Event, Failure, Interleaving, JournalError, Manifest,
+    PassFacts, Record, SampleError, TimeSplit, VISITS_DIR, VisitFacts, VisitTimes, journal,
+    measured_dir, metrics_sum, plan_sum, sample,
 };
-use crate::{
-    client::BlockIdentity,
-    guard::Preflight,
-    plan::{Plan, PlanError},
-};
-use serde::{Deserialize, Serialize};
+use crate::plan::{Plan, PlanError};
 use std::{
     collections::{BTreeMap, HashMap},
     fs,
@@ -28,16 +23,8 @@ pub(crate) const VOID_SUFFIX: &str = ".void";
 pub struct History {
     /// What was planned.
     pub plan: Plan,
-    /// The block every pass started from; `None` when preparation failed.
-    pub base: Option<BlockIdentity>,
-    /// Engines as they call themselves.
-    pub engine_versions: Vec<String>,
-    /// The machine.
-    pub environment: Environment,
-    /// What makes measurements worse on the machine.
-    pub preflight: Option<Preflight>,
-    /// What it was begun with, by content.
-    pub manifest: Option<Manifest>,
+    /// What it was last resumed with, and the manifest that it was started with; `None` when preparation failed.
+    pub begun: Option<Begun>,
     /// What an adaptive sweep decided, in order.
     pub decisions: Vec<Decision>,
     /// Every visit that was begun, in order.
@@ -54,20 +41,6 @@ pub struct History {
     pub complete: bool,
     /// Places in `attempts` by id of the visit.
     of_visit: HashMap<String, Vec<usize>>,
-}
-
-/// Something that gives no number.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
-    /// The visit, or `prepare` when nothing could be visited.
-    pub visit: String,
-    /// The step that failed.
-    pub step: String,
-    /// Why, in one line.
-    pub cause: String,
-    /// The end of the engine's log, when it says more.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub log: Vec<String>,
 }
 
 /// Why a results folder cannot be read.
@@ -93,9 +66,9 @@ impl History {
         // Before the journal, which has an entry before a visit has a folder, also while a sweep goes on.
         let folders = folders(dir);
         let mut history = Self::of(Plan::read(dir)?, &journal::read(dir)?);
-        let begun_with = history.manifest.as_ref();
-        if begun_with.is_some_and(|manifest| manifest.plan_sha256 != plan_sum(dir)) {
-            let note = "plan.json is not the one that the sweep was begun with";
+        let mut begun_with = history.manifest().into_iter();
+        if begun_with.any(|manifest| manifest.plan_sha256 != plan_sum(dir)) {
+            let note = "plan.json is not the one that the sweep was started with";
             history.edited.push(note.to_owned());
         }
         history.edited.extend(history.unknown(&folders));
@@ -112,11 +85,7 @@ impl History {
     pub fn of(plan: Plan, records: &[Record]) -> Self {
         let mut history = Self {
             plan,
-            base: None,
-            engine_versions: Vec::new(),
-            environment: Environment::default(),
-            preflight: None,
-            manifest: None,
+            begun: None,
             decisions: Vec::new(),
             attempts: Vec::new(),
             failures: Vec::new(),
@@ -135,6 +104,11 @@ impl History {
         failures.retain(|failure| !history.is_finished(&failure.visit));
         history.failures = failures;
         history
+    }
+
+    /// What was measured, by content; `None` when preparation failed.
+    pub fn manifest(&self) -> Option<&Manifest> {
+        self.begun.as_ref().map(|begun| &begun.manifest)
     }
 
     /// The attempts of a visit, in order.
@@ -160,7 +134,7 @@ impl History {
         all.filter(|attempt| attempt.ended == Ended::Finished)
     }
 
-    /// How often a visit was disturbed and is to be made again.
+    /// How often a visit was disturbed and is to be repeated.
     pub fn voids(&self, visit: &str) -> usize {
         let voided = self.attempts_of(visit);
         voided
@@ -190,21 +164,8 @@ impl History {
 
     fn take(&mut self, record: &Record) {
         match &record.event {
-            Event::SweepStarted {
-                base,
-                engine_versions,
-                environment,
-                preflight,
-                manifest,
-            } => {
-                self.note_other_kernel(environment);
-                self.base = Some(*base);
-                self.engine_versions.clone_from(engine_versions);
-                self.environment = environment.clone();
-                self.preflight.clone_from(preflight);
-                self.manifest.get_or_insert_with(|| manifest.clone());
-            }
-            Event::PreparationFailed { step, cause, log } => self.fail("prepare", step, cause, log),
+            Event::SweepStarted(begun) => self.go_on(begun.clone()),
+            Event::PreparationFailed(failure) => self.failures.push(failure.clone()),
             Event::VisitStarted {
                 visit,
                 interleaving,
@@ -228,17 +189,11 @@ impl History {
                 attempt.kept_in = Some(kept_in.clone());
                 (attempt.times, attempt.facts) = (*times, facts.clone());
             }),
-            Event::VisitFailed {
-                visit,
-                step,
-                cause,
-                log,
-                times,
-            } => {
-                self.end(visit, record.at_s, |attempt| {
+            Event::VisitFailed { failure, times } => {
+                self.end(&failure.visit, record.at_s, |attempt| {
                     (attempt.ended, attempt.times) = (Ended::Failed, *times);
                 });
-                self.fail(visit, step, cause, log);
+                self.failures.push(failure.clone());
             }
             Event::VisitUndone { visit, kept_in } => {
                 if let Some(attempt) = self.last(visit) {
@@ -287,22 +242,17 @@ impl History {
         }
     }
 
-    fn fail(&mut self, visit: &str, step: &str, cause: &str, log: &[String]) {
-        self.failures.push(Failure {
-            visit: visit.to_owned(),
-            step: step.to_owned(),
-            cause: cause.to_owned(),
-            log: log.to_vec(),
-        });
-    }
-
     /// A sweep may go on after a reboot; that the kernel changed meanwhile has to be known.
-    fn note_other_kernel(&mut self, environment: &Environment) {
-        let (then, now) = (&self.environment.kernel, &environment.kernel);
-        if !then.is_empty() && then != now {
-            let note = format!("the sweep went on under another kernel: {now} after {then}");
-            self.notes.push(note);
+    fn go_on(&mut self, mut begun: Begun) {
+        if let Some(before) = self.begun.take() {
+            let (then, now) = (&before.environment.kernel, &begun.environment.kernel);
+            if then != now {
+                let note = format!("the sweep went on under another kernel: {now} after {then}");
+                self.notes.push(note);
+            }
+            begun.manifest = before.manifest;
         }
+        self.begun = Some(begun);
     }
 
     /// Visits that have more folders than attempts, a sentence each: the journal had more lines.
@@ -410,12 +360,18 @@ mod tests {
         }
     }
 
-    fn failed(visit: &str) -> Event {
-        Event::VisitFailed {
+    fn failure(visit: &str) -> Failure {
+        Failure {
             visit: visit.into(),
             step: "ready".into(),
             cause: "none".into(),
             log: Vec::new(),
+        }
+    }
+
+    fn failed(visit: &str) -> Event {
+        Event::VisitFailed {
+            failure: failure(visit),
             times: times(0.25),
         }
     }
@@ -459,29 +415,22 @@ mod tests {
             (1.0, Event::Decided(Decision::end(1))),
             (1.0, Event::SweepFinished),
         ]);
-        let of = |attempt: &Attempt| {
-            let Attempt {
-                cell,
-                round,
-                attempt,
-                seconds,
-                ended,
-                ..
-            } = attempt.clone();
-            (cell, round, attempt, seconds, ended)
+        let of = |made: &Attempt| {
+            let (round, seconds) = (made.round, made.seconds);
+            format!(
+                "{round} {} {}: {} {seconds}",
+                made.cell, made.attempt, made.ended
+            )
         };
         let all: Vec<_> = found.attempts.iter().map(of).collect();
         let expected = [
-            ("a-b", 1, 1, 1.0, Ended::Voided),
-            ("a-b", 1, 2, 1.5, Ended::Finished),
-            ("c", 1, 1, 0.0, Ended::Cut),
-            ("c", 1, 2, 2.0, Ended::Failed),
-            ("d", 2, 1, 1.0, Ended::Failed),
-            ("c", 1, 3, 0.5, Ended::Finished),
+            "1 a-b 1: voided 1",
+            "1 a-b 2: finished 1.5",
+            "1 c 1: cut 0",
+            "1 c 2: failed 2",
+            "2 d 1: failed 1",
+            "1 c 3: finished 0.5",
         ];
-        let expected = expected.map(|(cell, round, attempt, seconds, ended)| {
-            (cell.to_owned(), round, attempt, seconds, ended)
-        });
         assert_eq!(all, expected);
         let states = ["1-a-b", "1-c", "2-d", "9-z"].map(|visit| found.state(visit));
         let (finished, failed) = (Some(Ended::Finished), Some(Ended::Failed));
@@ -497,18 +446,13 @@ mod tests {
 
     #[test]
     fn the_time_of_every_process_that_measured_is_spent() {
-        let preparation_failed = Event::PreparationFailed {
-            step: "state".into(),
-            cause: "none".into(),
-            log: Vec::new(),
-        };
         let found = history([
             (1.0, began()),
             (1.0, started("1-a", &[])),
             (5.0, finished("1-a", 2.0)),
             (6.0, started("1-b", &[])),
             // Killed, and resumed: what preparing took is not measured.
-            (9.0, preparation_failed),
+            (9.0, Event::PreparationFailed(failure("prepare"))),
             (0.5, began()),
             (0.5, started("1-b", &[])),
             (4.5, finished("1-b", 3.0)),

@@ -265,14 +265,16 @@ fn append(file: &mut File, mut line: String) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::VisitTimes;
+    use crate::record::{Failure, VisitTimes};
 
     fn failed(visit: &str) -> Event {
         Event::VisitFailed {
-            visit: visit.into(),
-            step: "ready".into(),
-            cause: "line\nline × 2".into(),
-            log: vec!["end".into()],
+            failure: Failure {
+                visit: visit.into(),
+                step: "ready".into(),
+                cause: "line\nline × 2".into(),
+                log: vec!["end".into()],
+            },
             times: VisitTimes {
                 start_s: 1.5,
                 ..Default::default()

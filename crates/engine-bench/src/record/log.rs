@@ -6,7 +6,10 @@
 //!
 //! Invariant: an unknown or damaged line is passed over; it never stops a report.
 
-use super::Sample;
+use super::{
+    Sample,
+    column::{Column, Line, Source, Unit},
+};
 use crate::sweep::EngineKind;
 use alloy_primitives::B256;
 use std::{
@@ -32,60 +35,26 @@ pub fn engine_time_source(kind: EngineKind) -> &'static str {
     }
 }
 
-/// What a log says about one block.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct BlockFacts {
-    /// The engine's own time for the block.
-    pub engine_ns: Option<u64>,
-    /// How its state root was made.
-    pub root: RootFacts,
-}
-
-/// How a state root was made.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RootFacts {
-    /// Waiting for the root after execution.
-    pub elapsed_ns: Option<u64>,
-    /// Accounts fetched.
-    pub account_targets: Option<u64>,
-    /// Slots fetched.
-    pub storage_targets: Option<u64>,
-    /// Batches of targets.
-    pub batches: Option<u64>,
-    /// Jobs the batches were cut into.
-    pub jobs: Option<u64>,
-    /// Batches that were not cut.
-    pub unsplit_batches: Option<u64>,
-    /// Trie nodes revealed.
-    pub nodes_revealed: Option<u64>,
-    /// Nodes revealed again.
-    pub nodes_reread: Option<u64>,
-    /// Targets whose path was known.
-    pub known_paths: Option<u64>,
-    /// Nodes hashed.
-    pub nodes_hashed: Option<u64>,
-    /// Nodes worked on one after the other.
-    pub longest_chain: Option<u64>,
-}
+/// What a log says about one block: columns and their values.
+pub type BlockFacts = Vec<(&'static Column<Sample>, u64)>;
 
 /// Reads an engine's log into facts by block hash.
 ///
 /// # Errors
 /// When the file cannot be read.
 pub fn read_log(path: &Path) -> io::Result<HashMap<B256, BlockFacts>> {
-    let mut facts = HashMap::new();
-    let mut root = RootFacts::default();
+    let (mut facts, mut root) = (HashMap::new(), BlockFacts::new());
     for line in BufReader::new(File::open(path)?).split(b'\n') {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
         if ROOT_MESSAGES.iter().any(|message| line.contains(message)) {
-            root = root_facts(&line);
+            root = told(Line::Root, &line);
         } else if line.contains(BLOCK_MESSAGE) || line.contains(GETH_BLOCK_MESSAGE) {
             // The root's line names no block: it is that of the next block that is added.
-            let root = std::mem::take(&mut root);
-            let engine_ns = field(&line, "elapsed").and_then(duration_ns);
+            let mut block = std::mem::take(&mut root);
+            block.append(&mut told(Line::Block, &line));
             if let Some(hash) = field(&line, "hash").and_then(|hash| hash.parse().ok()) {
-                facts.insert(hash, BlockFacts { engine_ns, root });
+                facts.insert(hash, block);
             }
         }
     }
@@ -95,39 +64,26 @@ pub fn read_log(path: &Path) -> io::Result<HashMap<B256, BlockFacts>> {
 /// Adds what the log says to the samples of a pass.
 pub fn join(samples: &mut [Sample], facts: &HashMap<B256, BlockFacts>) {
     for sample in samples {
-        let Some(BlockFacts { engine_ns, root }) = facts.get(&sample.block_hash) else {
-            continue;
-        };
-        sample.engine_ns = *engine_ns;
-        sample.state_root_ns = root.elapsed_ns;
-        sample.account_targets = root.account_targets;
-        sample.storage_targets = root.storage_targets;
-        sample.batches = root.batches;
-        sample.jobs = root.jobs;
-        sample.unsplit_batches = root.unsplit_batches;
-        sample.nodes_revealed = root.nodes_revealed;
-        sample.nodes_reread = root.nodes_reread;
-        sample.known_paths = root.known_paths;
-        sample.nodes_hashed = root.nodes_hashed;
-        sample.longest_chain = root.longest_chain;
+        for (column, value) in facts.get(&sample.block_hash).into_iter().flatten() {
+            (column.set)(sample, *value);
+        }
     }
 }
 
-fn root_facts(line: &str) -> RootFacts {
-    let number = |key| field(line, key).and_then(|value| value.parse().ok());
-    RootFacts {
-        elapsed_ns: field(line, "elapsed").and_then(duration_ns),
-        account_targets: number("account_targets"),
-        storage_targets: number("storage_targets"),
-        batches: number("batches"),
-        jobs: number("jobs"),
-        unsplit_batches: number("unsplit_batches"),
-        nodes_revealed: number("nodes_revealed"),
-        nodes_reread: number("nodes_reread"),
-        known_paths: number("known_paths"),
-        nodes_hashed: number("nodes_hashed"),
-        longest_chain: number("longest_chain"),
-    }
+/// What a line of this kind tells.
+fn told(kind: Line, line: &str) -> BlockFacts {
+    let of_column = |column: &'static Column<Sample>| {
+        let Source::Log(of, key) = column.about.source else {
+            return None;
+        };
+        let text = field(line, key).filter(|_| of == kind)?;
+        let value = match column.about.unit {
+            Unit::Nanoseconds => duration_ns(text),
+            _ => text.parse().ok(),
+        };
+        Some((column, value?))
+    };
+    Sample::COLUMNS.iter().filter_map(of_column).collect()
 }
 
 /// The value of `key=value` in a line, quotes taken off.
@@ -180,7 +136,11 @@ mgas=24.53 elapsed=300.093ms mgasps=81.7 triediffs=\"1.57 MiB\"
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("engine.log");
         std::fs::write(&path, LOG).unwrap();
-        let mut samples = [3, 4, 5, 6].map(|number| sample(number, 1, 2, 3));
+        let unknown = |number| Sample {
+            engine_ns: None,
+            ..sample(number, 1, 2, 3)
+        };
+        let mut samples = [3, 4, 5, 6].map(unknown);
         join(&mut samples, &read_log(&path).unwrap());
         let [third, fourth, fifth, sixth] = samples;
         assert_eq!((sixth.engine_ns, sixth.jobs), (Some(300_093_000), None));
@@ -203,7 +163,7 @@ mgas=24.53 elapsed=300.093ms mgasps=81.7 triediffs=\"1.57 MiB\"
             (Some(12), Some(900), Some(33))
         );
         assert_eq!((fourth.engine_ns, fourth.jobs), (Some(1_500_000_000), None));
-        assert_eq!(fifth, sample(5, 1, 2, 3));
+        assert_eq!(fifth, unknown(5));
     }
 
     proptest! {

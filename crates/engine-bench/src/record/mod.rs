@@ -14,6 +14,7 @@ mod metrics;
 mod running;
 mod time;
 
+pub mod column;
 pub mod journal;
 pub mod log;
 pub mod sample;
@@ -21,11 +22,11 @@ pub mod sample;
 pub use attempt::{Attempt, Ended};
 pub use environment::Environment;
 pub use event::{
-    DatabaseFacts, Decision, Event, Interleaving, LevelDecision, PassFacts, Record, StateFacts,
-    VisitFacts, VisitTimes,
+    Begun, DatabaseFacts, Decision, Event, Failure, Interleaving, LevelDecision, PassFacts, Record,
+    StateFacts, VisitFacts, VisitTimes,
 };
 pub(crate) use history::VOID_SUFFIX;
-pub use history::{Failure, History, RecordError};
+pub use history::{History, RecordError};
 pub use journal::{JOURNAL_FILE, Journal, JournalError};
 pub use manifest::{EngineSum, Manifest, PayloadSum, plan_sum};
 pub use metrics::{PassMetrics, metrics_sum, write_metrics};

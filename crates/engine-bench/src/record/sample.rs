@@ -3,11 +3,13 @@
 //! Invariant: samples are integers, nanoseconds unless the name says otherwise, so that reading
 //! a file gives exactly what was measured.
 
+use super::column::{About, Aggregate, Line, Source, Unit, columns};
 use alloy_primitives::B256;
-use serde::{Deserialize, Serialize};
+use engine_api::metric::{self, Metric};
+use serde::Serialize;
 use std::{
     fs::File,
-    io::{self, BufWriter, Write as _},
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -18,58 +20,99 @@ pub const LATENCY_FILE: &str = "combined_latency.csv";
 /// reth-bench's gas over time of a pass.
 pub const GAS_FILE: &str = "total_gas.csv";
 
-/// One row of `samples.csv`. The optional columns are what the engine told about the block.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
-pub struct Sample {
-    /// Block number.
-    pub block_number: u64,
-    /// Block hash.
-    pub block_hash: B256,
-    /// Gas the block used.
-    pub gas_used: u64,
-    /// Number of transactions.
-    pub transaction_count: u64,
-    /// Client time of newPayload.
-    pub new_payload_ns: u64,
-    /// Client time of forkchoiceUpdated.
-    pub forkchoice_updated_ns: u64,
-    /// The engine's own time for the block.
-    pub engine_ns: Option<u64>,
-    /// Gas the block may use.
-    pub gas_limit: u64,
-    /// When newPayload began, since the pass began.
-    pub start_ns: u64,
-    /// When forkchoiceUpdated had been answered, since the pass began.
-    pub answered_ns: u64,
-    /// When the next payload could begin, since the pass began: after deliberate waiting.
-    pub end_ns: u64,
-    /// Deliberate waiting after the payload.
-    pub wait_ns: u64,
-    /// How long the engine waited for the state root after execution.
-    pub state_root_ns: Option<u64>,
-    /// Accounts fetched for the state root.
-    pub account_targets: Option<u64>,
-    /// Slots fetched for the state root.
-    pub storage_targets: Option<u64>,
-    /// Batches of targets.
-    pub batches: Option<u64>,
-    /// Jobs the batches were cut into.
-    pub jobs: Option<u64>,
-    /// Batches that were not cut.
-    pub unsplit_batches: Option<u64>,
-    /// Trie nodes that the jobs revealed.
-    pub nodes_revealed: Option<u64>,
-    /// Revealed nodes that another job had revealed before.
-    pub nodes_reread: Option<u64>,
-    /// Targets that needed no job, because their path was known.
-    pub known_paths: Option<u64>,
-    /// Trie nodes hashed.
-    pub nodes_hashed: Option<u64>,
-    /// Nodes that had to be worked on one after the other.
-    pub longest_chain: Option<u64>,
-    /// When the payload's turn began, since the first turn of all cells that were replayed in turn; absent
-    /// where the cell had the machine to itself. Its other times stand still during the turns of others.
-    pub turn_start_ns: Option<u64>,
+columns! {
+    /// One payload timed in a pass: a row of `samples.csv`. What is optional is what the engine told about the
+    /// block.
+    Sample
+    named by {
+        /// Block number.
+        block_number: u64,
+        /// Block hash.
+        block_hash: B256,
+    }
+    with {
+        /// Gas the block used.
+        gas_used: u64 = payload(Unit::Gas);
+        /// Number of transactions.
+        transaction_count: u64 = payload(Unit::Count);
+        /// Client time of newPayload.
+        new_payload_ns: u64 = CLOCK;
+        /// Client time of forkchoiceUpdated.
+        forkchoice_updated_ns: u64 = CLOCK;
+        /// The engine's own time for the block.
+        engine_ns: Option<u64> = About {
+            source: Source::Log(Line::Block, "elapsed"),
+            metric: Some(metric::VALIDATION),
+            ..CLOCK
+        };
+        /// Gas the block may use.
+        gas_limit: u64 = payload(Unit::Gas);
+        /// When newPayload began, since the pass began.
+        start_ns: u64 = CLOCK;
+        /// When forkchoiceUpdated had been answered, since the pass began.
+        answered_ns: u64 = CLOCK;
+        /// When the next payload could begin, since the pass began: after deliberate waiting.
+        end_ns: u64 = CLOCK;
+        /// Deliberate waiting after the payload.
+        wait_ns: u64 = CLOCK;
+        /// How long the engine waited for the state root after execution.
+        state_root_ns: Option<u64> = About {
+            unit: Unit::Nanoseconds,
+            ..root("elapsed", "blocked", Some(metric::STATE_ROOT))
+        };
+        /// Accounts fetched for the state root.
+        account_targets: Option<u64> = root("account_targets", "account targets", Some(metric::ACCOUNT_TARGETS));
+        /// Slots fetched for the state root.
+        storage_targets: Option<u64> = root("storage_targets", "slot targets", Some(metric::STORAGE_TARGETS));
+        /// Batches of targets.
+        batches: Option<u64> = root("batches", "batches", Some(metric::DISPATCHES));
+        /// Jobs the batches were cut into.
+        jobs: Option<u64> = root("jobs", "jobs", Some(metric::CHUNKS));
+        /// Batches that were not cut.
+        unsplit_batches: Option<u64> = root("unsplit_batches", "uncut batches", None);
+        /// Trie nodes that the jobs revealed.
+        nodes_revealed: Option<u64> = root("nodes_revealed", "nodes read", Some(metric::NODES_REVEALED));
+        /// Revealed nodes that another job had revealed before.
+        nodes_reread: Option<u64> = root("nodes_reread", "nodes read again", Some(metric::NODES_REREAD));
+        /// Targets that needed no job, because their path was known.
+        known_paths: Option<u64> = root("known_paths", "known paths", Some(metric::KNOWN_PATHS));
+        /// Trie nodes hashed.
+        nodes_hashed: Option<u64> = root("nodes_hashed", "nodes hashed", Some(metric::NODES_HASHED));
+        /// Nodes that had to be worked on one after the other.
+        longest_chain: Option<u64> = root("longest_chain", "nodes in a row", Some(metric::LONGEST_CHAIN));
+        /// When the payload's turn began, since the first turn of all cells that were replayed in turn; absent
+        /// where the cell had the machine to itself. Its other times stand still during the turns of others.
+        turn_start_ns: Option<u64> = CLOCK;
+    }
+}
+
+/// A time by the clock of this program.
+const CLOCK: About = About {
+    unit: Unit::Nanoseconds,
+    source: Source::Client,
+    ..payload(Unit::Gas)
+};
+
+/// What the payload is.
+const fn payload(unit: Unit) -> About {
+    About {
+        unit,
+        source: Source::Payload,
+        metric: None,
+        aggregate: Aggregate::Apart,
+        label: "",
+    }
+}
+
+/// What the engine counted while it made the state root.
+const fn root(key: &'static str, label: &'static str, metric: Option<Metric>) -> About {
+    About {
+        unit: Unit::Count,
+        source: Source::Log(Line::Root, key),
+        metric,
+        aggregate: Aggregate::Mean,
+        label,
+    }
 }
 
 impl Sample {
@@ -94,9 +137,36 @@ pub struct SampleError {
 /// # Errors
 /// When one cannot be written.
 pub fn write_pass(dir: &Path, samples: &[Sample]) -> Result<(), SampleError> {
-    write_rows(&dir.join(SAMPLES_FILE), samples)?;
-    write_rows(&dir.join(LATENCY_FILE), samples.iter().map(LatencyRow::of))?;
-    write_rows(&dir.join(GAS_FILE), samples.iter().map(GasRow::of))
+    for (name, rows) in files(samples) {
+        let write = || -> Result<(), csv::Error> {
+            let mut file = File::create(dir.join(name))?;
+            file.write_all(&rows?)?;
+            Ok(file.sync_all()?)
+        };
+        write().map_err(failed("write", dir, name))?;
+    }
+    Ok(())
+}
+
+/// The files of a pass by name, the raw samples first.
+fn files(samples: &[Sample]) -> [(&'static str, Result<Vec<u8>, csv::Error>); 3] {
+    [
+        (SAMPLES_FILE, file(&[], samples)),
+        (
+            LATENCY_FILE,
+            file(&LATENCY_COLUMNS, samples.iter().map(latency)),
+        ),
+        (GAS_FILE, file(&GAS_COLUMNS, samples.iter().map(gas))),
+    ]
+}
+
+fn failed(action: &'static str, dir: &Path, name: &str) -> impl FnOnce(csv::Error) -> SampleError {
+    let path = dir.join(name);
+    move |reason| SampleError {
+        action,
+        path,
+        reason,
+    }
 }
 
 /// SHA-256 of `samples.csv` of a pass, in hexadecimal.
@@ -104,12 +174,8 @@ pub fn write_pass(dir: &Path, samples: &[Sample]) -> Result<(), SampleError> {
 /// # Errors
 /// When there is none.
 pub fn sum_of(dir: &Path) -> Result<String, SampleError> {
-    let path = dir.join(SAMPLES_FILE);
-    let bytes = std::fs::read(&path).map_err(|reason| SampleError {
-        action: "read",
-        path,
-        reason: reason.into(),
-    })?;
+    let bytes = std::fs::read(dir.join(SAMPLES_FILE));
+    let bytes = bytes.map_err(|reason| failed("read", dir, SAMPLES_FILE)(reason.into()))?;
     Ok(super::sum(&bytes))
 }
 
@@ -118,15 +184,11 @@ pub fn sum_of(dir: &Path) -> Result<String, SampleError> {
 /// # Errors
 /// When there is none, or a row is not a sample.
 pub fn read_samples(dir: &Path) -> Result<Vec<Sample>, SampleError> {
-    let path = dir.join(SAMPLES_FILE);
     let read = || -> Result<Vec<Sample>, csv::Error> {
-        csv::Reader::from_path(&path)?.deserialize().collect()
+        let mut rows = csv::Reader::from_path(dir.join(SAMPLES_FILE))?;
+        rows.deserialize().collect()
     };
-    read().map_err(|reason| SampleError {
-        action: "read",
-        path: path.clone(),
-        reason,
-    })
+    read().map_err(failed("read", dir, SAMPLES_FILE))
 }
 
 /// Whether reth-bench's files of a pass hold what its samples give; a sentence for each that does not.
@@ -135,103 +197,75 @@ pub fn read_samples(dir: &Path) -> Result<Vec<Sample>, SampleError> {
 /// When rows cannot be made.
 pub(crate) fn verify_pass(dir: &Path, samples: &[Sample]) -> Result<Vec<String>, SampleError> {
     let mut findings = Vec::new();
-    let latencies = rows(samples.iter().map(LatencyRow::of));
-    let gas = rows(samples.iter().map(GasRow::of));
-    for (name, computed) in [(LATENCY_FILE, latencies), (GAS_FILE, gas)] {
-        let path = dir.join(name);
-        let computed = computed.map_err(|reason| SampleError {
-            action: "compute",
-            path: path.clone(),
-            reason,
-        })?;
+    let [_, derived @ ..] = files(samples);
+    for (name, rows) in derived {
+        let rows = rows.map_err(failed("compute", dir, name))?;
         // Folders that were cut down to their raw samples have none.
-        match std::fs::read(&path) {
-            Ok(found) if found != computed => {
-                findings.push(format!("{} is not what samples.csv gives", path.display()));
-            }
-            _ => {}
+        if std::fs::read(dir.join(name)).is_ok_and(|found| found != rows) {
+            let path = dir.join(name);
+            findings.push(format!("{} is not what samples.csv gives", path.display()));
         }
     }
     Ok(findings)
 }
 
-fn rows<R: Serialize>(rows: impl IntoIterator<Item = R>) -> Result<Vec<u8>, csv::Error> {
+/// Columns of reth-bench's `combined_latency.csv`, times in microseconds.
+const LATENCY_COLUMNS: [&str; 7] = [
+    "block_number",
+    "gas_limit",
+    "transaction_count",
+    "gas_used",
+    "new_payload_latency",
+    "fcu_latency",
+    "total_latency",
+];
+
+fn latency(sample: &Sample) -> [u64; 7] {
+    [
+        sample.block_number,
+        sample.gas_limit,
+        sample.transaction_count,
+        sample.gas_used,
+        sample.new_payload_ns / 1000,
+        sample.forkchoice_updated_ns / 1000,
+        sample.total_ns() / 1000,
+    ]
+}
+
+/// Columns of reth-bench's `total_gas.csv`: `time` is in microseconds since the pass began, read before the wait
+/// that follows the block.
+const GAS_COLUMNS: [&str; 4] = ["block_number", "transaction_count", "gas_used", "time"];
+
+fn gas(sample: &Sample) -> [u64; 4] {
+    let Sample {
+        block_number,
+        transaction_count,
+        gas_used,
+        answered_ns,
+        ..
+    } = *sample;
+    [
+        block_number,
+        transaction_count,
+        gas_used,
+        answered_ns / 1000,
+    ]
+}
+
+/// A file of these rows; without columns they are those of the rows' type.
+fn file(
+    columns: &[&str],
+    rows: impl IntoIterator<Item = impl Serialize>,
+) -> Result<Vec<u8>, csv::Error> {
     let mut csv = csv::Writer::from_writer(Vec::new());
+    if !columns.is_empty() {
+        csv.write_record(columns)?;
+    }
     for row in rows {
         csv.serialize(row)?;
     }
     csv.into_inner()
         .map_err(|error| io::Error::from(error.error().kind()).into())
-}
-
-/// A row of reth-bench's `combined_latency.csv`, in microseconds.
-#[derive(Serialize)]
-struct LatencyRow {
-    block_number: u64,
-    gas_limit: u64,
-    transaction_count: u64,
-    gas_used: u64,
-    new_payload_latency: u64,
-    fcu_latency: u64,
-    total_latency: u64,
-}
-
-impl LatencyRow {
-    fn of(sample: &Sample) -> Self {
-        Self {
-            block_number: sample.block_number,
-            gas_limit: sample.gas_limit,
-            transaction_count: sample.transaction_count,
-            gas_used: sample.gas_used,
-            new_payload_latency: sample.new_payload_ns / 1000,
-            fcu_latency: sample.forkchoice_updated_ns / 1000,
-            total_latency: sample.total_ns() / 1000,
-        }
-    }
-}
-
-/// A row of reth-bench's `total_gas.csv`: `time` is in microseconds since the pass began, read
-/// before the wait that follows the block.
-#[derive(Serialize)]
-struct GasRow {
-    block_number: u64,
-    transaction_count: u64,
-    gas_used: u64,
-    time: u64,
-}
-
-impl GasRow {
-    fn of(sample: &Sample) -> Self {
-        Self {
-            block_number: sample.block_number,
-            transaction_count: sample.transaction_count,
-            gas_used: sample.gas_used,
-            time: sample.answered_ns / 1000,
-        }
-    }
-}
-
-fn write_rows<R: Serialize>(
-    path: &Path,
-    rows: impl IntoIterator<Item = R>,
-) -> Result<(), SampleError> {
-    let write = || -> Result<(), csv::Error> {
-        let mut csv = csv::Writer::from_writer(BufWriter::new(File::create(path)?));
-        for row in rows {
-            csv.serialize(row)?;
-        }
-        let mut buffer = csv
-            .into_inner()
-            .map_err(|error| io::Error::from(error.error().kind()))?;
-        buffer.flush()?;
-        buffer.get_ref().sync_all()?;
-        Ok(())
-    };
-    write().map_err(|reason| SampleError {
-        action: "write",
-        path: path.to_owned(),
-        reason,
-    })
 }
 
 #[cfg(test)]
@@ -263,7 +297,24 @@ pub(crate) mod tests {
         let read = |file| std::fs::read_to_string(dir.path().join(file)).unwrap();
         let begins = "block_number,block_hash,gas_used,transaction_count,new_payload_ns,\
                       forkchoice_updated_ns,engine_ns,";
-        assert!(read(SAMPLES_FILE).starts_with(begins));
+        let columns = Sample::COLUMNS.iter().map(|column| column.name);
+        let names: Vec<&str> = ["block_number", "block_hash"]
+            .into_iter()
+            .chain(columns)
+            .collect();
+        let header = names.join(",") + "\n";
+        assert!(header.starts_with(begins));
+        assert!(read(SAMPLES_FILE).starts_with(&header));
+        let formats = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/FORMATS.md");
+        let formats = std::fs::read_to_string(formats).unwrap();
+        let missing: Vec<_> = names
+            .iter()
+            .filter(|name| !formats.contains(&format!("`{name}`")))
+            .collect();
+        assert!(
+            missing.is_empty(),
+            "docs/FORMATS.md does not tell of {missing:?}"
+        );
         assert_eq!(
             read(LATENCY_FILE),
             "block_number,gas_limit,transaction_count,gas_used,new_payload_latency,fcu_latency,\

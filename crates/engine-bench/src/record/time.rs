@@ -74,22 +74,16 @@ impl TimeSplit {
 fn wall_s(records: &[Record]) -> f64 {
     let (mut wall_s, mut last_s) = (0.0, None);
     for Record { at_s, event, .. } in records {
-        if let Some(last_s) = last_s.filter(|_| !is_before_measuring(event)) {
-            wall_s += f64::max(at_s - last_s, 0.0);
+        let before_s = last_s.take();
+        match event {
+            Event::SweepStarted(_) => last_s = Some(*at_s),
+            Event::PreparationFailed(_) => {}
+            _ => {
+                wall_s += before_s.map_or(0.0, |before_s| f64::max(at_s - before_s, 0.0));
+                let goes_on = !matches!(event, Event::Interrupted | Event::SweepFinished);
+                last_s = before_s.filter(|_| goes_on).and(Some(*at_s));
+            }
         }
-        last_s = match event {
-            Event::PreparationFailed { .. } | Event::Interrupted | Event::SweepFinished => None,
-            Event::SweepStarted { .. } => Some(at_s),
-            _ => last_s.and(Some(at_s)),
-        };
     }
     wall_s
-}
-
-/// Whether an event is the first of a process, whose clock says nothing of the one before.
-fn is_before_measuring(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::SweepStarted { .. } | Event::PreparationFailed { .. }
-    )
 }

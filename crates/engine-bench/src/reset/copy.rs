@@ -60,7 +60,7 @@ pub enum CopyError {
     },
     /// The disk is full.
     #[error(
-        "no space is left to write {path}; free some, or give --cache-dir a folder on a larger disk"
+        "no space is left to write {path}; make room, or give --cache-dir a folder on a larger disk"
     )]
     DiskFull {
         /// The file being written.
@@ -76,8 +76,26 @@ pub enum CopyError {
     },
 }
 
+/// Whether nobody works in a datadir.
+///
+/// # Errors
+/// [`CopyError::InUse`] and [`CopyError::Held`].
+pub fn check_unused(datadir: &Path) -> Result<(), CopyError> {
+    let owned = || datadir.to_owned();
+    if let Some(pid) = lock_owner(datadir) {
+        return Err(CopyError::InUse {
+            datadir: owned(),
+            pid,
+        });
+    }
+    if is_held(datadir) {
+        return Err(CopyError::Held { datadir: owned() });
+    }
+    Ok(())
+}
+
 /// The running process that a lock in the datadir names, by its pid and the second in which it started.
-pub fn lock_owner(datadir: &Path) -> Option<u32> {
+fn lock_owner(datadir: &Path) -> Option<u32> {
     LOCK_FILES.iter().find_map(|file| {
         let text = fs::read_to_string(datadir.join(file)).ok()?;
         let words = text.split(|c: char| !c.is_ascii_digit());
@@ -102,13 +120,7 @@ fn is_held(datadir: &Path) -> bool {
 /// # Errors
 /// See [`CopyError`].
 pub fn copy_datadir(from: &Path, to: &Path, tables: Tables) -> Result<(), CopyError> {
-    let datadir = from.to_owned();
-    if let Some(pid) = lock_owner(from) {
-        return Err(CopyError::InUse { datadir, pid });
-    }
-    if is_held(from) {
-        return Err(CopyError::Held { datadir });
-    }
+    check_unused(from)?;
     match fs::remove_dir_all(to) {
         Err(reason) if reason.kind() != io::ErrorKind::NotFound => {
             return Err(CopyError::Io {

@@ -1,10 +1,10 @@
-//! Bringing a datadir back to the base block between passes.
+//! Resetting a datadir to the base block between passes.
 //!
-//! Invariant: a datadir that the user brought is only ever read, unless it is worked on in place.
+//! Invariant: a datadir that the user gave is only ever read, unless it is worked on in place.
 
 mod copy;
 
-pub use copy::{CopyError, Tables, copied_bytes, copy_datadir, held_bytes, lock_owner};
+pub use copy::{CopyError, Tables, check_unused, copied_bytes, copy_datadir, held_bytes};
 
 use crate::{
     engine::{self, EngineError, ToolRun},
@@ -26,7 +26,7 @@ pub struct Workspace {
     pub pristine: PathBuf,
     /// Head of the pristine datadir.
     pub pristine_head: u64,
-    /// How it is brought back.
+    /// How it is reset.
     pub method: ResetMethod,
     /// Whether a copy may share immutable files with the pristine datadir.
     pub tables: Tables,
@@ -47,8 +47,8 @@ pub enum ResetError {
     Unwind(#[from] EngineError),
     /// The engine has no unwind.
     #[error(
-        "{engine} has no command that brings a datadir back, and the pristine one ends at block \
-         {head}, not at block {target}; leave --target-block away, or give a datadir that ends there"
+        "{engine} has no command that unwinds a datadir, and the one given ends at block {head}, not at \
+         block {target}; omit --target-block, or give a datadir that ends there"
     )]
     NoUnwind {
         /// The engine.

@@ -5,9 +5,10 @@
 
 use super::ResolveError;
 use crate::{
-    engine::output_of,
+    engine::{help, names_flag, output_of},
     sweep::{EMBEDDED_ENGINE, EngineKind, EngineSpec, is_engine_flag},
 };
+use nix::unistd::{AccessFlags, access};
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
@@ -85,7 +86,8 @@ fn engine(typed: &str) -> Result<EngineSpec, ResolveError> {
 
 /// The program at a path, or of that name in a folder of PATH.
 fn find_program(place: &str) -> Option<PathBuf> {
-    let at = |path: PathBuf| path.canonicalize().ok().filter(|path| path.is_file());
+    let runs = |path: &PathBuf| path.is_file() && access(path, AccessFlags::X_OK).is_ok();
+    let at = |path: PathBuf| path.canonicalize().ok().filter(runs);
     if let Some(found) = at(PathBuf::from(place)) {
         return Some(found);
     }
@@ -125,24 +127,6 @@ fn find_missing_flags(engines: &mut [EngineSpec], knobs: &[&str]) -> Result<(), 
         }
     }
     Ok(())
-}
-
-fn help(engine: &EngineSpec) -> String {
-    let words: &[&str] = match engine.kind {
-        EngineKind::Geth => &["--help"],
-        EngineKind::BenchReth | EngineKind::Reth => &["node", "--help"],
-    };
-    output_of(&engine.program, words)
-}
-
-/// Whether a help text has the flag as a whole word.
-fn names_flag(help: &str, flag: &str) -> bool {
-    let ends_word = |rest: &str| {
-        !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
-    };
-    let spelled = format!("--{flag}");
-    help.match_indices(&spelled)
-        .any(|(at, _)| ends_word(&help[at + spelled.len()..]))
 }
 
 /// The first line that a program prints when it is asked for its version.
@@ -205,6 +189,7 @@ mod tests {
             vec!["no-such-engine".to_owned()],
             vec![format!("={geth}")],
             vec![dir.path().to_str().unwrap().to_owned()],
+            vec!["/proc/self/status".to_owned()],
         ] {
             assert!(engines(&refused, &[]).is_err(), "{refused:?}");
         }

@@ -234,7 +234,7 @@ fn advice(key: &str) -> String {
     let distance = |known: &&Key| strsim::damerau_levenshtein(key, known.name);
     let near = KEYS.iter().min_by_key(distance);
     match near.filter(|near| distance(near) <= key.len() / 3) {
-        _ if is_flag(key) => format!("it does not say what is measured: give --{key} as a flag"),
+        _ if is_flag(key) => format!("it is not part of a sweep; give --{key} as a flag"),
         Some(near) => format!("did you mean `{}`?", near.name),
         None => {
             let names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();

@@ -14,7 +14,7 @@ use crate::{
 use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, parser::ValueSource};
 use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
-/// Flags whose occurrences are told apart by the knob that they begin with.
+/// Flags that may be given once for each knob, which their value begins with.
 const BY_KNOB: [&str; 3] = ["axis", "set", "base"];
 
 /// Where a value comes from.
@@ -37,7 +37,7 @@ pub enum MergeError {
     #[error(transparent)]
     File(#[from] FileError),
     /// The words are refused, by flags or by both together.
-    #[error("the flags and the sweep file contradict each other: {0}")]
+    #[error("the flags and the sweep file contradict each other: {0}; omit one of them")]
     Contradiction(String),
 }
 
@@ -148,7 +148,7 @@ pub(super) fn said(error: &clap::Error) -> String {
     lines.join(" ").trim_start_matches("error: ").to_owned()
 }
 
-/// Whether occurrences of a flag are told apart by their knobs.
+/// Whether a flag may be given once for each knob.
 pub(super) fn is_by_knob(flag: &str) -> bool {
     BY_KNOB.contains(&flag)
 }

@@ -78,71 +78,55 @@ pub enum ResolveError {
     UnknownEngine(String),
     /// Two engines with the same name.
     #[error(
-        "two engines are called `{0}`; name one of them, as in --engine old=PATH, since results are told apart by name"
+        "two engines have the name `{0}`, and results are listed by name; give one of them another, as in --engine old=PATH"
     )]
     SameEngineName(String),
     /// A generated state needs the embedded engine's own storage.
     #[error(
-        "--engine `{0}` brings its own storage: give it a datadir and payloads with --datadir and --payloads"
+        "--engine `{0}` cannot read the generated state, which is bench-reth's; give a datadir of its own and payloads with --datadir and --payloads"
     )]
     NeedsDatadir(String),
-    /// Several engines on one datadir in place.
-    #[error("--in-place works with one engine, not {0}; leave it away to give each engine a copy")]
-    InPlaceEngines(usize),
-    /// An engine that cannot work in place.
-    #[error(
-        "--in-place needs an engine that can unwind its datadir, which `{0}` cannot; leave it away to work on a copy"
-    )]
-    InPlaceCopied(String),
+    /// What cannot be done on the only copy of a datadir.
+    #[error("--in-place {0}; omit it to work on a copy")]
+    InPlace(String),
     /// An engine without a subscription to what is on disk.
     #[error(
-        "--wait-for-persistence needs an engine that tells which blocks are on disk, which `{0}` does not; use --wait-time"
+        "--wait-for-persistence needs an engine that reports which blocks are on disk, which `{0}` does not; use --wait-time instead"
     )]
     NoPersistence(String),
     /// A flag that no engine has.
-    #[error("no engine of the sweep has a flag --{0}; see the engine's own help")]
+    #[error("no engine of the sweep has a flag --{0}; the engine's own --help lists its flags")]
     NoEngineHas(String),
-    /// Several engines at once on one datadir in place.
-    #[error(
-        "--interleave runs an engine for each cell at the same time, each on a datadir of its own, which --in-place has no second one for; leave one of them away"
-    )]
-    InPlaceInterleaved,
-    /// A copy of a datadir that is worked on in place would have to be pristine.
-    #[error(
-        "--reset copy keeps a pristine datadir beside the one worked on; leave --in-place away"
-    )]
-    InPlaceCopy,
     /// The same flag on two axes.
     #[error(
-        "the flag --{0} is on two axes; list all its values in one --axis (--chunks is --axis engine.multiproof-chunk-size)"
+        "the flag --{0} has two axes; list all its values in one --axis (--chunks is --axis engine.multiproof-chunk-size)"
     )]
     SameAxis(String),
     /// A knob that is swept and set at once.
-    #[error("--{0} is both on an axis and in --set; a knob either varies or stays")]
+    #[error("--{0} is given both as an axis and with --set; omit one of them")]
     SweptAndSet(String),
     /// A knob that is set twice.
     #[error("--{0} is set twice; give one value")]
     SetTwice(String),
     /// An axis with nothing to compare.
     #[error(
-        "the axis {0} has one value, so there is nothing to compare; give two, or --set {0}={1} for every cell"
+        "the axis {0} has a single value, so there is nothing to compare; give two or more, or give it to every cell with --set {0}={1}"
     )]
     OneValue(String, String),
     /// A place on an axis that is none.
-    #[error("--base {0} names no axis of the sweep; the axes are {1}")]
+    #[error("--base {0} names no axis of the sweep; its axes are {1}")]
     BaseWithoutAxis(Setting, String),
     /// A place for a design that has none.
-    #[error("--base is for --design one-at-a-time")]
+    #[error("--base needs --design one-at-a-time; omit it, or choose that design")]
     BaseWithoutDesign,
     /// An exclusion that cannot match.
-    #[error("--exclude {0}: {1} is none of the sweep's values")]
+    #[error("--exclude {0} excludes nothing: {1} is not a value of this sweep")]
     ExcludesNothing(Exclusion, Setting),
     /// A flag that the harness needs for itself.
-    #[error("the flag --{0} is set by the sweep itself and cannot be an axis")]
+    #[error(
+        "the flag --{0} is set by the sweep itself and can be neither an axis nor set; omit it"
+    )]
     ReservedAxis(String),
-    /// A budget of nothing.
-    #[error("--budget 0s leaves no time to measure; give more, as in 20m")]
-    NoBudget,
     /// A folder or program that cannot be reached.
     #[error("failed to open {what} {path}: {reason}; check the path")]
     Path {
@@ -184,7 +168,7 @@ pub fn resolve(args: &SweepArgs) -> Result<Settings, ResolveError> {
         payloads: payloads(args)?,
         target_block: args.target_block,
         rounds: rounds(args),
-        adaptive: adaptive(args)?,
+        adaptive: adaptive(args),
         // One round gives no verdict that an A/A control could call into question.
         controls: !args.no_aa && args.rounds != Some(1),
         baseline: args.baseline.clone(),
@@ -286,24 +270,34 @@ fn check_bases(
     base: &BaseSource,
     args: &SweepArgs,
 ) -> Result<(), ResolveError> {
-    let named = |found: Option<&EngineSpec>, error: fn(String) -> ResolveError| {
-        found.map_or(Ok(()), |engine| Err(error(engine.name.clone())))
-    };
     let BaseSource::Datadir { in_place, .. } = base else {
-        let foreign = |engine: &&EngineSpec| engine.kind == EngineKind::Reth;
-        return named(engines.iter().find(foreign), ResolveError::NeedsDatadir);
+        let foreign = engines
+            .iter()
+            .find(|engine| engine.kind == EngineKind::Reth);
+        return foreign.map_or(Ok(()), |engine| {
+            Err(ResolveError::NeedsDatadir(engine.name.clone()))
+        });
     };
-    if *in_place && engines.len() > 1 {
-        return Err(ResolveError::InPlaceEngines(engines.len()));
-    }
-    if *in_place && args.interleave {
-        return Err(ResolveError::InPlaceInterleaved);
-    }
-    if *in_place && args.reset == ResetMethod::Copy {
-        return Err(ResolveError::InPlaceCopy);
-    }
-    let copied = |engine: &&EngineSpec| *in_place && !engine.kind.can_unwind();
-    named(engines.iter().find(copied), ResolveError::InPlaceCopied)
+    let stuck = engines.iter().find(|engine| !engine.kind.can_unwind());
+    let conflict = match stuck {
+        _ if !in_place => None,
+        _ if engines.len() > 1 => {
+            let engines = engines.len();
+            Some(format!(
+                "is for a single engine, and the sweep has {engines}"
+            ))
+        }
+        _ if args.interleave => Some("makes no copies, and --interleave needs several".to_owned()),
+        _ if args.reset == ResetMethod::Copy => {
+            Some("changes the datadir that --reset copy would copy".to_owned())
+        }
+        Some(engine) => Some(format!(
+            "needs an engine that can unwind, which `{}` cannot",
+            engine.name
+        )),
+        None => None,
+    };
+    conflict.map_or(Ok(()), |conflict| Err(ResolveError::InPlace(conflict)))
 }
 
 fn check_waits(engines: &[EngineSpec], args: &SweepArgs) -> Result<(), ResolveError> {
@@ -343,7 +337,7 @@ fn axes(args: &SweepArgs) -> Result<Vec<Axis>, ResolveError> {
         let mut values = BTreeSet::new();
         if let Some(twice) = axis.values.iter().find(|value| !values.insert(*value)) {
             return Err(ResolveError::Workload(format!(
-                "--{} `{twice}`: it is in the list twice",
+                "`{twice}` is twice in the list of --{}; name each value once",
                 axis.flag
             )));
         }
@@ -441,17 +435,14 @@ fn rounds(args: &SweepArgs) -> u64 {
     args.rounds.unwrap_or(most)
 }
 
-fn adaptive(args: &SweepArgs) -> Result<Option<Adaptive>, ResolveError> {
-    if args.budget.is_some_and(|span| span.0.is_zero()) {
-        return Err(ResolveError::NoBudget);
-    }
+fn adaptive(args: &SweepArgs) -> Option<Adaptive> {
     let found = || Adaptive {
         precision: args
             .precision
             .map_or(DEFAULT_PRECISION, |percent| percent.0),
         budget_s: args.budget.map(|span| span.0.as_secs_f64()),
     };
-    Ok(args.rounds.is_none().then(found))
+    args.rounds.is_none().then(found)
 }
 
 fn existing(what: &'static str, path: &Path) -> Result<PathBuf, ResolveError> {

@@ -1,14 +1,15 @@
 //! Working copies for cells that take turns: a datadir, a pid file and so an engine for each.
 //!
-//! Invariant: a copy is made when it is first needed and used again in later rounds, brought back like
+//! Invariant: a copy is made when it is first needed and used again in later rounds, reset like
 //! any other; two cells of a group never share one. Before anything is measured it is known that there is
 //! room for all of them.
 
-use super::{InStep as _, Prepared, Progress, Step, StepError, disk};
+use super::{InStep as _, Prepared, Progress, Step, StepError, disk, state::Pristine};
 use crate::{
     cache, guard,
     plan::{Cell, Plan},
     reset::{self, Workspace},
+    sweep::BaseSource,
 };
 use std::{
     collections::BTreeMap,
@@ -16,10 +17,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Folder of the copies inside the working folder.
+/// Folder of the first copies inside the working folder, by engine.
+const DATADIRS_DIR: &str = "datadirs";
+
+/// Folder of the further copies inside the working folder.
 const COPIES_DIR: &str = "copies";
 
-/// Room that each copy is granted to grow by while blocks are saved in it.
+/// Room that each copy is granted to grow by while blocks are persisted in it.
 const GROWTH_BYTES: u64 = 256 << 20;
 
 /// Unit of sizes that people read.
@@ -45,7 +49,7 @@ impl Prepared {
         if place == 0 {
             return Ok(copy);
         }
-        copy.datadir = self.copy_dir(engine, place);
+        copy.datadir = copy_dir(self.lock.dir(), engine, place);
         if !self.copied.borrow().contains(&copy.datadir) {
             progress.message(format!(
                 "copying the base state for {engine}, copy {number}"
@@ -60,19 +64,10 @@ impl Prepared {
         }
         Ok(copy)
     }
-
-    fn copy_dir(&self, engine: &str, place: usize) -> PathBuf {
-        let copies = self
-            .lock
-            .dir()
-            .join(COPIES_DIR)
-            .join((place + 1).to_string());
-        copies.join(cache::file_safe(engine))
-    }
 }
 
 /// Whether there is room for every copy that the largest group of a sweep takes; what a person should know
-/// of its memory. A sweep whose cells do not take turns needs none.
+/// of its memory. A sweep whose cells do not take turns needs no more than is prepared.
 ///
 /// # Errors
 /// When the disk is too small, with figures.
@@ -80,33 +75,68 @@ pub fn check_room(plan: &Plan, prepared: &Prepared) -> Result<Option<String>, St
     if !plan.settings.interleave {
         return Ok(None);
     }
-    let (mut needed, mut there) = (0, 0);
-    for (engine, copies) in most_copies(plan) {
-        let workspace = prepared.workspace(engine)?;
-        for place in 1..copies {
-            needed += reset::copied_bytes(&workspace.pristine, workspace.tables) + GROWTH_BYTES;
-            there += reset::held_bytes(&prepared.copy_dir(engine, place));
-        }
-    }
-    let group = largest_group(plan);
-    let work = prepared.lock.dir();
-    if let Some(free) = disk::free_bytes(work).filter(|free| free + there < needed) {
-        return Err(no_room(work, group, needed - there, free));
-    }
-    Ok(short_memory(plan, prepared, group))
+    let pristine = |engine: &str| {
+        let workspace = prepared.workspace(engine).ok()?;
+        Some(Pristine {
+            path: workspace.pristine.clone(),
+            tables: workspace.tables,
+        })
+    };
+    check_disk(plan, prepared.lock.dir(), &pristine).in_step(Step::State)?;
+    Ok(short_memory(plan, prepared, largest_group(plan)))
 }
 
-fn no_room(work: &Path, group: usize, needed: u64, free: u64) -> StepError {
+/// Whether the disk that holds the folder `work` has room for the working copies of a sweep, as far as the
+/// datadirs are known that they are copies of.
+///
+/// # Errors
+/// When it is too small, with figures and the next step.
+pub(super) fn check_disk(
+    plan: &Plan,
+    work: &Path,
+    pristine: &dyn Fn(&str) -> Option<Pristine>,
+) -> Result<(), String> {
+    let disk = disk::nearest(work);
+    let interleave = plan.settings.interleave;
+    let growth = if interleave { GROWTH_BYTES } else { 0 };
+    let (mut needed, mut there) = (0, 0);
+    for (engine, copies) in most_copies(plan) {
+        let Some(Pristine { path, tables }) = pristine(engine) else {
+            continue;
+        };
+        if disk::shares_extents(&path, disk) {
+            continue;
+        }
+        let each = reset::copied_bytes(&path, tables) + growth;
+        for place in 0..if interleave { copies } else { 1 } {
+            needed += each;
+            there += reset::held_bytes(&copy_dir(work, engine, place));
+        }
+    }
+    let in_place = matches!(
+        plan.settings.base,
+        BaseSource::Datadir { in_place: true, .. }
+    );
+    let free = disk::free_bytes(disk).filter(|free| free + there < needed && !in_place);
+    let Some(free) = free else { return Ok(()) };
     let mib = |bytes: u64| bytes as f64 / MIB;
-    let cause = format!(
-        "--interleave runs {group} engines side by side, each on a copy of the datadir, which takes \
-         {:.0} MiB more, and {} has {:.0} MiB free; give --cache-dir a folder on a larger disk, fewer \
-         values, or omit --interleave",
-        mib(needed),
+    Err(format!(
+        "the working copies of the datadir take {:.0} MiB more, and the disk of {} has {:.0} MiB free; give \
+         --cache-dir a folder on a larger disk, or fewer values to --interleave, which takes a copy for each \
+         cell of a gas level",
+        mib(needed - there),
         work.display(),
         mib(free),
-    );
-    StepError::new(Step::State, &cause)
+    ))
+}
+
+/// Where the working copy at `place` of an engine is, counted from 0.
+pub(super) fn copy_dir(work: &Path, engine: &str, place: usize) -> PathBuf {
+    let copies = match place {
+        0 => work.join(DATADIRS_DIR),
+        place => work.join(COPIES_DIR).join((place + 1).to_string()),
+    };
+    copies.join(cache::file_safe(engine))
 }
 
 /// Says so when what all engines of a group have in memory and the pages of their datadirs are more than

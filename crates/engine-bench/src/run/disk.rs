@@ -3,8 +3,11 @@
 //! Invariant: the cause that was reported stays as it is; the remark is added to it.
 
 use super::StepError;
-use nix::sys::statvfs::statvfs;
-use std::path::Path;
+use nix::sys::{
+    statfs::{BTRFS_SUPER_MAGIC, XFS_SUPER_MAGIC, statfs},
+    statvfs::statvfs,
+};
+use std::{os::unix::fs::MetadataExt as _, path::Path};
 
 /// Free space below which a disk counts as full, in bytes: a database asks for more at a time.
 const SCARCE_BYTES: u64 = 16 << 20;
@@ -30,10 +33,23 @@ pub(super) fn scarce_bytes(dir: &Path) -> Option<u64> {
 
 fn remark_text(dir: &Path, free_bytes: u64, advice: &str) -> String {
     format!(
-        "; the disk of {} has {} KiB left: free some, or {advice}",
+        "; the disk of {} has {} KiB free: make room, or {advice}",
         dir.display(),
         free_bytes >> 10
     )
+}
+
+/// The folder, or the nearest one above it that exists: its disk is the one that the folder will be on.
+pub(super) fn nearest(dir: &Path) -> &Path {
+    dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir)
+}
+
+/// Whether a copy between two folders takes no room: some file systems let files share their extents.
+pub(super) fn shares_extents(from: &Path, to: &Path) -> bool {
+    let device = |dir: &Path| dir.metadata().ok().map(|dir| dir.dev());
+    let kind = statfs(to).map(|disk| disk.filesystem_type());
+    let shares = matches!(kind, Ok(BTRFS_SUPER_MAGIC | XFS_SUPER_MAGIC));
+    shares && device(from) == device(to)
 }
 
 /// Space left to this user on the disk that holds `dir`; `None` when it cannot be told.
@@ -56,12 +72,12 @@ mod tests {
         // The file systems of /proc are never larger than nothing.
         assert_eq!(
             error("/proc/self", "/no/such/folder"),
-            "code 5; the disk of /proc/self has 0 KiB left: free some, or give --cache-dir a \
+            "code 5; the disk of /proc/self has 0 KiB free: make room, or give --cache-dir a \
              folder on a larger disk"
         );
         assert_eq!(
             error("/no/such/folder", "/proc/self"),
-            "code 5; the disk of /proc/self has 0 KiB left: free some, or give --out a folder on \
+            "code 5; the disk of /proc/self has 0 KiB free: make room, or give --out a folder on \
              a larger disk"
         );
         assert_eq!(error("/no/such/folder", "/no/such/folder"), "code 5");

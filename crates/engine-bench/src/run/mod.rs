@@ -8,6 +8,7 @@ mod attest;
 mod copies;
 mod disk;
 mod driver;
+mod feasible;
 mod group;
 mod pass;
 mod patience;
@@ -24,6 +25,7 @@ mod visit;
 
 pub use copies::check_room;
 pub use driver::{DriveError, Ending, Options, check_manifest, drive};
+pub use feasible::{Infeasible, check_feasible, writable};
 pub use pass::{PassError, Waits, replay};
 pub use prepare::{Prepared, prepare};
 pub use profiled::profile;
@@ -31,6 +33,8 @@ pub use progress::{Progress, print_event};
 pub(crate) use state::init_datadir;
 pub use state::{StateKey, make_state};
 pub use traced::{TraceOptions, trace};
+
+use crate::record::Failure;
 
 /// A step that failed, and why.
 #[derive(Debug, thiserror::Error)]
@@ -54,9 +58,17 @@ impl StepError {
             log: lines.collect(),
         }
     }
-}
 
-impl StepError {
+    /// What the journal says of it.
+    pub fn failure(&self, visit: &str) -> Failure {
+        Failure {
+            visit: visit.to_owned(),
+            step: self.step.to_string(),
+            cause: self.cause.clone(),
+            log: self.log.clone(),
+        }
+    }
+
     /// The same failure, of another visit.
     pub(crate) fn again(&self) -> Self {
         Self {

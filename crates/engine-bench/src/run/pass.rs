@@ -41,7 +41,7 @@ pub enum PassError {
     },
     /// Blocks did not reach the disk.
     #[error(
-        "block {block} was not persisted within {PERSISTENCE_TIMEOUT:?}; --wait-for-persistence needs an engine that saves at its persistence threshold with --engine.memory-block-buffer-target 0"
+        "block {block} was not persisted within {PERSISTENCE_TIMEOUT:?}; --wait-for-persistence needs an engine that persists at its persistence threshold, with --engine.memory-block-buffer-target 0"
     )]
     NotPersisted {
         /// The block waited for.

@@ -5,11 +5,12 @@
 
 use super::{
     InStep as _, Progress, Step, StepError,
+    copies::copy_dir,
     probe::Probe,
     state::{Pristine, States},
 };
 use crate::{
-    cache::{self, Cache, WorkLock},
+    cache::{Cache, WorkLock},
     client::BlockIdentity,
     engine,
     payload::PayloadStore,
@@ -205,17 +206,11 @@ fn workspace(
 ) -> Result<Workspace, StepError> {
     let in_place = matches!(settings.base, BaseSource::Datadir { in_place: true, .. });
     let datadir = if in_place {
-        if let Some(pid) = reset::lock_owner(&pristine) {
-            let error = reset::CopyError::InUse {
-                datadir: pristine,
-                pid,
-            };
-            return Err(error).in_step(Step::State);
-        }
+        reset::check_unused(&pristine).in_step(Step::State)?;
         pristine.clone()
     } else {
         progress.message("copying the base state".to_owned());
-        let copy = work.join("datadirs").join(cache::file_safe(&engine.name));
+        let copy = copy_dir(work, &engine.name, 0);
         reset::copy_datadir(&pristine, &copy, tables).in_step(Step::State)?;
         copy
     };

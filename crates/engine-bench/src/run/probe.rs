@@ -9,7 +9,7 @@ use crate::{
     client::{BlockIdentity, Node},
     engine::{self, Engine, Launch},
     guard,
-    payload::{self, PayloadStore, Recipe},
+    payload::{self, ListKey, PayloadStore, Recipe},
     reset::Workspace,
     sweep::{BaseSource, Gas, Level, PayloadSource, Settings},
 };
@@ -92,12 +92,16 @@ impl Probe<'_> {
         if target > head.number() {
             let last = head.number;
             return Err(refused(format!(
-                "the datadir ends at block {last}, behind --target-block {target}; give a target \
-                 of at most {last}"
+                "--target-block {target} is above block {last}, the head of the datadir; give at \
+                 most {last}"
             )));
         }
         let block = node.block(target).await.in_step(Step::Attest)?;
-        block.ok_or_else(|| refused(format!("the engine knows no block {target}")))
+        block.ok_or_else(|| {
+            refused(format!(
+                "the engine has no block {target}; give another --target-block"
+            ))
+        })
     }
 
     /// Finds the payload folder of every level, generating what is missing.
@@ -110,8 +114,7 @@ impl Probe<'_> {
         self.check_limit(base)?;
         let (PayloadSource::Generated { .. }, Some(builder)) = (&self.settings.payloads, builder)
         else {
-            let brought = |level: &Level| ((String::new(), level.gas), self.folder(*level));
-            return Ok(PayloadStore::new(levels.iter().map(brought)));
+            return Ok(PayloadStore::new(self.given()));
         };
         let mut folders = Vec::new();
         for mix in self.settings.mixes() {
@@ -135,7 +138,8 @@ impl Probe<'_> {
         let (profile, state_seed) = match &self.settings.base {
             BaseSource::Generated { profile } => (profile.clone(), seed),
             BaseSource::Datadir { path, .. } => {
-                let origin = Origin::of(path).ok_or_else(|| no_origin(path, base))?;
+                let refused = || StepError::new(Step::Payloads, &no_origin(path));
+                let origin = Origin::of(path).ok_or_else(refused)?;
                 (origin.profile, origin.seed)
             }
         };
@@ -208,28 +212,25 @@ impl Probe<'_> {
         Err(StepError::new(Step::Payloads, &cause))
     }
 
-    /// Where the payloads of a level should be. A level without a folder fails its own visits,
-    /// not those of other levels.
-    fn folder(&self, level: Level) -> PathBuf {
+    /// Where the payloads of each level are, of those that were given.
+    fn given(&self) -> Vec<(ListKey, PathBuf)> {
         let PayloadSource::Folder { path } = &self.settings.payloads else {
-            return PathBuf::new();
+            return Vec::new();
         };
-        let named = path.join(level.gas.to_string());
-        let only_level = self.settings.levels.len() == 1;
-        if only_level && !named.is_dir() {
-            path.clone()
-        } else {
-            named
-        }
+        let levels = &self.settings.levels;
+        let folder = |level: &Level| payload::level_folder(path, *level, levels.len());
+        let found = levels
+            .iter()
+            .map(|level| ((String::new(), level.gas), folder(level)));
+        found.collect()
     }
 }
 
-fn no_origin(datadir: &Path, base: &BlockIdentity) -> StepError {
-    let cause = format!(
+/// Why payloads cannot be generated on a datadir that was given.
+pub(super) fn no_origin(datadir: &Path) -> String {
+    format!(
         "payloads cannot be generated on {}, which engine-bench init did not make (it has no \
-         {ORIGIN_FILE} of this version); give payloads that build on its block {} with --payloads",
+         {ORIGIN_FILE} of this version); give payloads that build on its head with --payloads",
         datadir.display(),
-        base.number
-    );
-    StepError::new(Step::Payloads, &cause)
+    )
 }

@@ -1,4 +1,4 @@
-//! How often a disturbed visit is made again, and where the files of a void one go.
+//! How often a disturbed visit is repeated, and where the files of a void one go.
 //!
 //! Invariant: a machine that is always disturbed costs a bounded number of repetitions, not a
 //! multiple of the sweep.
@@ -12,7 +12,7 @@ use crate::{
 };
 use std::{fs, io, path::Path, time::Duration};
 
-/// Times that one visit is made again.
+/// Times that one visit is repeated.
 const REPEATS_OF_A_VISIT: u64 = 2;
 
 /// Repetitions that any sweep may make.
@@ -60,11 +60,11 @@ impl Repeats {
         left: Option<Duration>,
     ) -> bool {
         let disturbed = found.any(|found| !(self.interleaved && found.is_shared()));
-        // What cannot be made again is worth more than nothing.
+        // What cannot be repeated is worth more than nothing.
         disturbed && left.is_none_or(|left| 2 * took <= left)
     }
 
-    /// Whether a visit that was disturbed at its `attempt`, counted from 1, may be made again.
+    /// Whether a visit that was disturbed at its `attempt`, counted from 1, may be repeated.
     pub(super) fn allows_after(&self, attempt: u64) -> bool {
         self.mode == GuardMode::Void
             && attempt <= REPEATS_OF_A_VISIT
@@ -129,54 +129,42 @@ mod tests {
 
     #[test]
     fn a_visit_is_made_three_times_at_most() {
-        let repeats = repeats(GuardMode::Void, 100, 0);
-        let allowed = [1, 2, 3].map(|attempt| repeats.allows_after(attempt));
+        let allowed =
+            [1, 2, 3].map(|attempt| repeats(GuardMode::Void, 100, 0).allows_after(attempt));
         assert_eq!(allowed, [true, true, false]);
-    }
-
-    #[test]
-    fn nothing_is_made_again_unless_asked_for() {
         for mode in [GuardMode::Warn, GuardMode::Off] {
             assert!(!repeats(mode, 0, 0).allows_after(1));
         }
     }
 
-    /// What is found, in cells one after another and in interleaved ones, and whether they are made again.
+    /// What is found in a visit of 5 s with so many seconds left, and whether cells that were visited one after
+    /// another, or interleaved, are repeated for it.
     #[test]
-    fn what_slows_all_cells_of_a_group_alike_is_no_reason_to_make_them_again() {
-        for (rules, alone, interleaved) in [
-            (&["foreign-cpu"][..], true, true),
-            (&["memory"], true, true),
-            (&["steal"], true, false),
-            (&["quota", "heat"], true, false),
-            (&["steal", "foreign-cpu"], true, true),
-            (&[], false, false),
+    fn what_slows_all_cells_alike_is_no_reason_and_a_budget_without_time_allows_none() {
+        for (rules, left_s, alone, interleaved) in [
+            ("foreign-cpu", None, true, true),
+            ("foreign-cpu", Some(10), true, true),
+            ("foreign-cpu", Some(9), false, false),
+            ("memory", None, true, true),
+            ("steal", None, true, false),
+            ("quota heat", None, true, false),
+            ("steal foreign-cpu", None, true, true),
+            ("", None, false, false),
         ] {
-            let found: Vec<_> = rules.iter().map(|rule| contamination(rule)).collect();
-            for (is_interleaved, expected) in [(false, alone), (true, interleaved)] {
+            let found = rules.split_whitespace().map(|rule| Contamination {
+                rule: rule.to_owned(),
+                ..Contamination::default()
+            });
+            let found: Vec<_> = found.collect();
+            for (interleaved, expected) in [(false, alone), (true, interleaved)] {
                 let repeats = Repeats {
-                    interleaved: is_interleaved,
+                    interleaved,
                     ..repeats(GuardMode::Void, 0, 0)
                 };
-                let wanted = repeats.wanted(found.iter(), Duration::ZERO, None);
-                assert_eq!(wanted, expected, "{rules:?}, interleaved {is_interleaved}");
+                let left = left_s.map(Duration::from_secs);
+                let wanted = repeats.wanted(found.iter(), Duration::from_secs(5), left);
+                assert_eq!(wanted, expected, "{rules}, {left_s:?}, {interleaved}");
             }
-        }
-    }
-
-    #[test]
-    fn a_budget_that_has_no_time_for_it_makes_nothing_again() {
-        let repeats = repeats(GuardMode::Void, 0, 0);
-        let found = [contamination("foreign-cpu")];
-        let wanted = |left| repeats.wanted(found.iter(), Duration::from_secs(5), left);
-        assert!(wanted(None) && wanted(Some(Duration::from_secs(10))));
-        assert!(!wanted(Some(Duration::from_millis(9_999))));
-    }
-
-    fn contamination(rule: &str) -> Contamination {
-        Contamination {
-            rule: rule.to_owned(),
-            ..Contamination::default()
         }
     }
 

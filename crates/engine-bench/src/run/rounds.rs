@@ -216,7 +216,7 @@ fn describe(round: u64, level: &LevelDecision, adaptive: &Adaptive) -> String {
     if !level.futile.is_empty() {
         let futile = level.futile.join(", ");
         text.push_str(&format!(
-            "; open, but not to be decided within reach: {futile}"
+            "; open, and unlikely to be decided by the rounds left: {futile}"
         ));
     }
     text

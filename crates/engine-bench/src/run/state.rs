@@ -39,6 +39,46 @@ pub(super) struct Pristine {
     pub(super) tables: Tables,
 }
 
+/// What an engine's datadir is a copy of.
+pub(super) enum Source {
+    /// A datadir that was given.
+    Given(Pristine),
+    /// The state that a profile and a seed make.
+    Made { profile: String, seed: u64 },
+}
+
+/// What the datadir of an engine is a copy of; `None` when it cannot read the one that was given.
+pub(super) fn source(settings: &Settings, engine: &EngineSpec) -> Option<Source> {
+    match &settings.base {
+        BaseSource::Generated { profile } => Some(Source::Made {
+            profile: profile.clone(),
+            seed: settings.seed,
+        }),
+        BaseSource::Datadir { path, .. } => {
+            if engine.kind != EngineKind::Geth || engine::is_geth_datadir(path) {
+                let (path, tables) = (path.clone(), Tables::Copied);
+                return Some(Source::Given(Pristine { path, tables }));
+            }
+            let Origin { profile, seed, .. } = Origin::of(path)?;
+            Some(Source::Made { profile, seed })
+        }
+    }
+}
+
+/// What the datadir of an engine is a copy of, where that exists before anything is made.
+pub(super) fn known(settings: &Settings, cache: &Cache, engine: &EngineSpec) -> Option<Pristine> {
+    match source(settings, engine)? {
+        Source::Given(pristine) => Some(pristine),
+        Source::Made { profile, seed } => {
+            let made = engine.kind != EngineKind::Geth && cache.has_state(&profile, seed);
+            made.then(|| Pristine {
+                path: cache.state(&profile, seed),
+                tables: Tables::Shared,
+            })
+        }
+    }
+}
+
 /// Finds or makes base states for the engines of a sweep.
 pub(super) struct States<'a> {
     pub(super) settings: &'a Settings,
@@ -50,19 +90,11 @@ pub(super) struct States<'a> {
 impl States<'_> {
     /// The datadir that an engine's working copies are made from.
     pub(super) async fn of(&self, engine: &EngineSpec) -> Result<Pristine, StepError> {
-        let key = match &self.settings.base {
-            BaseSource::Generated { profile } => Some((profile.clone(), self.settings.seed)),
-            BaseSource::Datadir { path, .. } => {
-                if engine.kind != EngineKind::Geth || engine::is_geth_datadir(path) {
-                    return Ok(Pristine {
-                        path: path.clone(),
-                        tables: Tables::Copied,
-                    });
-                }
-                Origin::of(path).map(|origin| (origin.profile, origin.seed))
-            }
+        let no_state = || StepError::new(Step::State, &no_state(engine));
+        let (profile, seed) = match source(self.settings, engine).ok_or_else(no_state)? {
+            Source::Given(pristine) => return Ok(pristine),
+            Source::Made { profile, seed } => (profile, seed),
         };
-        let (profile, seed) = key.ok_or_else(|| no_state(engine))?;
         let key = StateKey {
             profile: &profile,
             seed,
@@ -129,7 +161,7 @@ pub async fn make_state(
     progress: &Progress,
 ) -> Result<PathBuf, StepError> {
     let target = cache.state(key.profile, key.seed);
-    if cache::is_whole(&target) && Origin::of(&target).is_some() {
+    if cache.has_state(key.profile, key.seed) {
         return Ok(target);
     }
     progress.begin(
@@ -170,11 +202,11 @@ async fn run(command: Command, logs: &Path, name: &str, datadir: &Path) -> Resul
     made.map_err(|error| disk::remark(error, datadir, logs))
 }
 
-fn no_state(engine: &EngineSpec) -> StepError {
-    let cause = format!(
+/// Why an engine has no state to work on.
+pub(super) fn no_state(engine: &EngineSpec) -> String {
+    format!(
         "{} cannot read the datadir that was given, which is neither geth's nor made by \
-         engine-bench init; give one of these, or leave --datadir away",
+         engine-bench init; give one of these, or omit --datadir",
         engine.name
-    );
-    StepError::new(Step::State, &cause)
+    )
 }

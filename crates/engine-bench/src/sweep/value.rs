@@ -11,7 +11,7 @@ use std::{fmt, str::FromStr, time::Duration};
 pub enum ValueError {
     /// Two commas in a row, a comma at an end, or nothing at all.
     #[error(
-        "item {position} of the list `{list}` is empty; separate values by single commas, as in 15,30,60"
+        "item {position} of the list `{list}` is empty; separate values with single commas, as in 15,30,60"
     )]
     EmptyItem {
         /// The whole list.
@@ -31,8 +31,13 @@ pub enum ValueError {
     )]
     Gas(String),
     /// Not a duration.
-    #[error("`{0}` is not a duration; give a number with ms, s or m, as in 400ms")]
-    Duration(String),
+    #[error("`{typed}` is not a duration that fits here; {advice}")]
+    Duration {
+        /// What was typed.
+        typed: String,
+        /// What makes sense there.
+        advice: String,
+    },
     /// Not a percentage.
     #[error(
         "`{0}` is not a percentage above 0; give a number with a percent sign, as in 1% or 0.5%"
@@ -171,6 +176,15 @@ pub(crate) fn is_engine_flag(knob: &str) -> bool {
     !knob.starts_with(VARIABLE_PREFIX) && knob != MIX_AXIS
 }
 
+/// A flag with its value, as an engine is given it; `None` when it is not given.
+pub(crate) fn flag_text(flag: &str, value: &str) -> Option<String> {
+    match value {
+        SWITCH_ON => Some(format!("--{flag}")),
+        SWITCH_OFF => None,
+        value => Some(format!("--{flag}={value}")),
+    }
+}
+
 /// The name of a knob without the dashes it may be typed with.
 ///
 /// # Errors
@@ -199,25 +213,36 @@ pub(super) fn knob_name(typed: &str) -> Result<String, Option<ValueError>> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span(pub Duration);
 
-impl FromStr for Span {
-    type Err = ValueError;
+/// Units of durations: as typed, in words, in milliseconds.
+const UNITS: [(&str, &str, u64); 3] = [
+    ("ms", "milliseconds", 1),
+    ("s", "seconds", 1_000),
+    ("m", "minutes", 60_000),
+];
 
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        let refused = || ValueError::Duration(text.to_owned());
-        let unit_at = text
-            .find(|c: char| !c.is_ascii_digit())
-            .ok_or_else(refused)?;
-        let (digits, unit) = text.split_at(unit_at);
-        let scale_ms = match unit {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" => 60_000,
-            _ => return Err(refused()),
+impl Span {
+    /// Parses a duration of at least one `unit`, or of any length where that is `ms`: one without a unit is
+    /// refused with this one, which makes sense there.
+    ///
+    /// # Errors
+    /// When it is no such duration.
+    pub fn parse(text: &str, unit: &str) -> Result<Self, ValueError> {
+        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+        let typed_unit = &text[digits.len()..];
+        let found = UNITS.iter().find(|(short, ..)| *short == typed_unit);
+        let millis = found.and_then(|(.., ms)| whole_number(digits)?.checked_mul(*ms));
+        let fits = |ms: &u64| *ms > 0 || unit == "ms";
+        if let Some(ms) = millis.filter(fits) {
+            return Ok(Self(Duration::from_millis(ms)));
+        }
+        let words = UNITS.iter().find(|(short, ..)| *short == unit);
+        let words = words.map_or(unit, |(_, words, _)| words);
+        let advice = match whole_number(digits).filter(|_| typed_unit.is_empty()) {
+            Some(number) => format!("write {number}{unit} for {number} {words}"),
+            None => format!("give a number above 0 with ms, s or m, as in 20{unit}"),
         };
-        let millis = whole_number(digits).and_then(|number| number.checked_mul(scale_ms));
-        millis
-            .map(|ms| Self(Duration::from_millis(ms)))
-            .ok_or_else(refused)
+        let typed = text.to_owned();
+        Err(ValueError::Duration { typed, advice })
     }
 }
 
@@ -314,8 +339,11 @@ mod tests {
                 [7, 5000, 10_000_000, 1_000_000_000].map(Gas).to_vec()
             ))
         );
-        assert_eq!("400ms".parse(), Ok(Span(Duration::from_millis(400))));
-        assert_eq!("2m".parse(), Ok(Span(Duration::from_secs(120))));
+        assert_eq!(
+            Span::parse("400ms", "m"),
+            Ok(Span(Duration::from_millis(400)))
+        );
+        assert_eq!(Span::parse("2m", "s"), Ok(Span(Duration::from_secs(120))));
         assert_eq!("5".parse(), Ok(WarmUp::First(5)));
         assert_eq!(
             "--engine.x=a,b".parse(),
@@ -342,8 +370,6 @@ mod tests {
             refusal::<GasList>("0"),
             refusal::<GasList>("M"),
             refusal::<GasList>("99999999999G"),
-            refusal::<Span>("5"),
-            refusal::<Span>("5h"),
             refusal::<WarmUp>("half"),
             refusal::<Percent>("1"),
             refusal::<Percent>("0%"),
@@ -358,6 +384,26 @@ mod tests {
         insta::assert_snapshot!(refusals.join("\n"));
     }
 
+    #[test]
+    fn a_duration_without_a_unit_is_told_the_one_that_makes_sense_there() {
+        for (typed, unit, advice) in [
+            ("20", "m", "write 20m for 20 minutes"),
+            ("90", "s", "write 90s for 90 seconds"),
+            ("400", "ms", "write 400ms for 400 milliseconds"),
+            ("5h", "m", "as in 20m"),
+            ("0s", "m", "above 0"),
+            ("0s", "s", "above 0"),
+            ("soon", "s", "as in 20s"),
+            ("-5s", "s", "as in 20s"),
+            ("", "ms", "as in 20ms"),
+        ] {
+            let refused = Span::parse(typed, unit).unwrap_err().to_string();
+            let begins = refused.starts_with(&format!("`{typed}` is not a duration"));
+            assert!(begins && refused.contains(advice), "{refused}");
+        }
+        assert_eq!(Span::parse("0s", "ms"), Ok(Span(Duration::ZERO)));
+    }
+
     proptest! {
         #[test]
         fn gas_reads_back_what_it_writes(gas in 1u64..u64::MAX) {
@@ -368,7 +414,7 @@ mod tests {
         fn no_text_panics(text in ".{0,12}") {
             let _ = text.parse::<GasList>();
             let _ = text.parse::<ChunkList>();
-            let _ = text.parse::<Span>();
+            let _ = Span::parse(&text, "m");
             let _ = text.parse::<Axis>();
             let _ = text.parse::<WarmUp>();
         }

@@ -6,7 +6,7 @@ use crate::{Fixture, PAYLOADS, WATCHED, cut, finished, until};
 use engine_bench::{
     guard::GuardMode,
     plan::Plan,
-    record::{Ended, Event, Interleaving, Sample, journal, sample},
+    record::{Ended, History, Interleaving, Sample, sample},
     run::Ending,
 };
 use std::{collections::BTreeSet, fs, path::Path};
@@ -21,21 +21,13 @@ fn plan(fixture: &Fixture, flags: &[&str]) -> Plan {
     Plan::new(settings)
 }
 
-fn events(fixture: &Fixture) -> Vec<Event> {
-    let records = journal::read(&fixture.path("out")).unwrap();
-    records.into_iter().map(|record| record.event).collect()
-}
-
 /// Visits that began, with the others of their group.
 fn begun(fixture: &Fixture) -> Vec<(String, Interleaving)> {
-    let begun = events(fixture).into_iter().filter_map(|event| match event {
-        Event::VisitStarted {
-            visit,
-            interleaving,
-        } => Some((visit, interleaving.unwrap())),
-        _ => None,
-    });
-    begun.collect()
+    let begun = History::read(&fixture.path("out")).unwrap().attempts;
+    let begun = begun.into_iter();
+    begun
+        .map(|made| (made.visit, made.interleaving.unwrap()))
+        .collect()
 }
 
 fn samples(fixture: &Fixture, visit: &str, pass: &str) -> Vec<Sample> {
@@ -196,15 +188,14 @@ fn a_group_that_was_cut_is_made_again_as_a_whole() {
 
     let (_, report) = fixture.sweep_plan(&plan, std::future::pending());
     assert!(report.complete);
-    let undone: Vec<_> = events(&fixture)
-        .into_iter()
-        .filter_map(|event| match event {
-            Event::VisitUndone { visit, kept_in } => Some((visit, kept_in)),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(undone, [(done[0].clone(), format!("{}.void1", done[0]))]);
-    assert!(fixture.path("out/visits").join(&undone[0].1).exists());
+    let history = History::read(&fixture.path("out")).unwrap();
+    let kept = history.attempts_of(&done[0]).next().unwrap();
+    let kept_in = format!("{}.void1", done[0]);
+    assert_eq!(
+        (kept.ended, kept.kept_in.as_deref()),
+        (Ended::Undone, Some(&*kept_in))
+    );
+    assert!(fixture.path("out/visits").join(kept_in).exists());
     assert_eq!(begun(&fixture).len(), 6);
     let ended = |how| {
         let visits = report.visits.iter();

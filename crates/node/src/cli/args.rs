@@ -224,21 +224,21 @@ pub struct RpcArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Engine")]
 pub struct EngineArgs {
-    /// Save blocks once the head is more than this many blocks above the database
+    /// Persist blocks once the head is more than this many blocks above the database
     #[arg(
         long = "engine.persistence-threshold",
         default_value_t = 2,
         value_name = "BLOCKS"
     )]
     pub persistence_threshold: u64,
-    /// How many of the newest blocks a save leaves in memory
+    /// How many of the newest blocks stay in memory when blocks are persisted
     #[arg(
         long = "engine.memory-block-buffer-target",
         default_value_t = 0,
         value_name = "BLOCKS"
     )]
     pub memory_block_buffer_target: u64,
-    /// Serve no request while a save runs and this many blocks wait for the next one. Default:
+    /// Serve no request while blocks are persisted and this many more wait. Default:
     /// twice the persistence threshold, at least 64
     #[arg(
         long = "engine.persistence-backpressure-threshold",
@@ -269,7 +269,7 @@ pub struct EngineArgs {
     /// Account proof workers. Default: CPUs less the reserved ones
     #[arg(long = "engine.account-worker-count", value_name = "COUNT")]
     pub account_worker_count: Option<NonZeroUsize>,
-    /// CPUs the proof workers leave alone; range-steal leaves none alone unless its workers are counted
+    /// CPUs that the proof workers leave free; range-steal leaves none free unless worker counts are given
     #[arg(
         long = "engine.reserved-cpu-cores",
         default_value_t = 1,
@@ -290,7 +290,7 @@ pub struct EngineArgs {
     pub chunk_policy: ChunkPolicy,
     /// When a block's state root is computed: task (while it executes), parallel (afterwards, tries
     /// side by side), serial (afterwards, on one thread), or skip (not at all: roots are taken on
-    /// trust and no block is saved, to measure what is left without them)
+    /// trust and no block is persisted, to measure what is left without them)
     #[arg(
         long = "bench.root-strategy",
         default_value = "task",
@@ -311,16 +311,16 @@ pub struct EngineArgs {
     /// processor can (AVX-512 IFMA)
     #[arg(long = "bench.senders-one-by-one")]
     pub senders_one_by_one: bool,
-    /// Nice value of the threads that execute, above that of those that compute the state root, which so
-    /// get a CPU first. Default: 3 with range-steal, else 0
+    /// Nice value of the executing threads above that of the state root's threads, which then get a CPU
+    /// first. Default: 3 with range-steal, else 0
     #[arg(
         long = "bench.execution-nice",
         value_parser = clap::value_parser!(u8).range(0..=19),
         value_name = "STEPS"
     )]
     pub execution_nice: Option<u8>,
-    /// With range-steal on two to four CPUs: whether threads of the root, saving, and executing a block
-    /// whose state must be read are tied to CPUs of their own
+    /// With range-steal on two to four CPUs: whether the threads of the root, of persistence, and of the
+    /// execution of a block whose state must be read are tied to CPUs of their own
     #[arg(
         long = "bench.threads-apart",
         action = clap::ArgAction::Set,
@@ -328,7 +328,7 @@ pub struct EngineArgs {
         value_name = "BOOL"
     )]
     pub threads_apart: bool,
-    /// Test of a benchmark: take this much longer for every payload, in percent of its own time
+    /// For testing benchmarks: make every payload take this much longer, in percent of its own time
     #[arg(
         long = "bench.inject-slowdown",
         default_value = "0",

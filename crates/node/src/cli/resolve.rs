@@ -223,10 +223,10 @@ fn is_range_steal(args: &EngineArgs) -> bool {
     args.root_strategy == RootStrategy::Task && args.chunk_policy == ChunkPolicy::RangeSteal
 }
 
-/// Least number of blocks that wait for a save before the engine does.
+/// Least number of blocks that wait for persistence before the engine does.
 const LEAST_BACKPRESSURE_BLOCKS: u64 = 64;
 
-/// Twice the persistence threshold, as in reth 2.5, but at least more: saving yields to executing.
+/// Twice the persistence threshold, as in reth 2.5, but at least more: persistence yields to execution.
 fn backpressure_threshold(args: &EngineArgs) -> eyre::Result<u64> {
     let persistence = args.persistence_threshold;
     let Some(backpressure) = args.persistence_backpressure_threshold else {

@@ -12,7 +12,7 @@ const TRACES_PATH: &str = "/v1/traces";
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Metrics and traces")]
 pub struct TelemetryArgs {
-    /// Serve metrics for Prometheus on this address; a port alone is one of this machine
+    /// Serve metrics for Prometheus on this address; a port alone listens on loopback
     #[arg(long, value_parser = parse_address, value_name = "ADDR:PORT")]
     pub metrics: Option<SocketAddr>,
     /// Export spans by OTLP. Default URL: the collector on this machine, http://localhost:4318/v1/traces
@@ -44,7 +44,7 @@ pub struct TelemetryArgs {
         value_name = "FILTER"
     )]
     pub otlp_filter: String,
-    /// Part of the traces to export, 0.0 to 1.0
+    /// Share of the traces to export, 0.0 to 1.0
     #[arg(
         long = "tracing-otlp.sample-ratio",
         env = "OTEL_TRACES_SAMPLER_ARG",
@@ -103,7 +103,7 @@ fn endpoint(url: &str, protocol: OtlpProtocol) -> eyre::Result<String> {
         OtlpProtocol::Http => Ok(format!("{url}{TRACES_PATH}")),
         OtlpProtocol::Grpc if url.is_empty() => Ok("http://localhost:4317".to_owned()),
         OtlpProtocol::Grpc if url.ends_with(TRACES_PATH) => bail!(
-            "failed to use --tracing-otlp={url}: {TRACES_PATH} is a path of HTTP; leave it out for grpc"
+            "failed to use --tracing-otlp={url}: {TRACES_PATH} is a path of HTTP; omit it for grpc"
         ),
         OtlpProtocol::Grpc => Ok(url.to_owned()),
     }

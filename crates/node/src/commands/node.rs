@@ -1,6 +1,6 @@
 //! `node`: opens the database, starts engine and servers, and keeps them until a signal comes.
 //!
-//! Invariant: a signal loses no block. The servers stop first, then the engine saves what it has in
+//! Invariant: a signal loses no block. The servers stop first, then the engine persists what it has in
 //! memory, and only then does the process end.
 
 use super::{datadir::Datadir, failure, genesis};
@@ -23,7 +23,7 @@ use tracing::{error, info, warn};
 /// How long requests in flight may take to end once a signal came.
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long requests are still answered once blocks cannot be saved any more.
+/// How long requests are still answered once blocks cannot be persisted.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Threads that read requests and write answers. The engine has its own.
@@ -64,7 +64,7 @@ pub struct AuthAddress {
 /// Runs a node until SIGINT or SIGTERM. A second signal ends the process at once.
 ///
 /// # Errors
-/// When the node cannot start, when its engine fails, or when the last blocks cannot be saved.
+/// When the node cannot start, when its engine fails, or when the last blocks cannot be persisted.
 pub fn run(config: NodeConfig) -> eyre::Result<()> {
     info!(target: "reth::cli", version = CLIENT_VERSION, "Starting bench-reth");
     let chain = config.datadir.chain_spec()?;
@@ -180,7 +180,7 @@ async fn stop(engine: EngineHandle, servers: RunningServers) -> eyre::Result<()>
     Ok(())
 }
 
-/// Returns when the engine takes no more blocks, because a save failed or its thread is gone.
+/// Returns when the engine takes no more blocks, because persistence failed or its thread is gone.
 /// Stopping it then fails with the reason.
 async fn engine_ended(engine: &EngineHandle) {
     let mut persisted = engine.persisted();

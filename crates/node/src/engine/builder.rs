@@ -175,7 +175,7 @@ pub(super) fn check_attributes(
 
 /// Builds the block `request` describes.
 ///
-/// Blocks are built beside the engine, so a save or a reorganisation can take away the database
+/// Blocks are built beside the engine, so persistence or a reorganisation can take away the database
 /// state that one was begun on; then it is begun anew.
 pub(super) fn build(
     chain: &ChainReader,

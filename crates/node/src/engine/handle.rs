@@ -20,7 +20,7 @@ pub struct NewPayloadOutcome {
     pub status: PayloadStatus,
     /// Time on the engine thread, without queueing and without `persistence_wait`.
     pub latency: Duration,
-    /// Time from arrival until the engine took the payload, plus the wait for a running save
+    /// Time from arrival until the engine took the payload, plus the wait for a running batch of persistence
     /// when that was asked for.
     pub persistence_wait: Duration,
 }
@@ -100,7 +100,7 @@ pub struct EngineHandle {
 impl EngineHandle {
     /// Validates and executes a payload.
     ///
-    /// With `wait_for_persistence` a running save is waited for first, so that it does not
+    /// With `wait_for_persistence` a running batch of persistence is waited for first, so that it does not
     /// compete with the payload; the wait is reported apart from the latency.
     pub async fn new_payload(
         &self,
@@ -177,7 +177,7 @@ impl EngineHandle {
         self.chain.clone()
     }
 
-    /// The last block in the database, after the engine has taken note of the save.
+    /// The last block in the database, after the engine has taken note of the batch.
     pub fn persisted(&self) -> watch::Receiver<BlockNumHash> {
         self.persisted.clone()
     }

@@ -151,8 +151,8 @@ impl Engine {
     /// memory, and on stored blocks that a fork choice may go back to.
     pub(super) fn parent_state(&mut self, hash: B256) -> Result<Option<ParentState>, EngineError> {
         if hash != self.shared.tree().head().hash {
-            // A save under way decides over which database side chains are read.
-            self.settle_save()?;
+            // A batch under way decides over which database side chains are read.
+            self.finish_persisting()?;
         }
         let state = self.shared.state_after(hash)?;
         Ok(state.filter(|state| state.fork.is_none_or(|fork| self.is_reachable(fork))))

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Invariants: only the engine thread changes the tree; a block is in the tree only when every
-//! field of its header was checked; blocks reach the database in canonical order. Once a save has
+//! field of its header was checked; blocks reach the database in canonical order. Once persistence has
 //! failed, no request is served any more: memory must not fill with blocks that cannot be stored.
 
 mod beside;
@@ -53,8 +53,8 @@ use crossbeam_channel::{Receiver, select_biased};
 use era::TotalDifficulties;
 use handle::Message;
 pub use handle::{EngineHandle, ForkchoiceError, GetPayloadError, NewPayloadOutcome};
-pub use persistence::SaveError;
-use persistence::{Markers, Persistence, Saved};
+pub use persistence::PersistError;
+use persistence::{Markers, Persisted, Persistence};
 pub use proof::ProofError;
 pub use reader::{ChainReader, ReadError, StateReader};
 use reader::{Shared, stored_tip};
@@ -75,11 +75,11 @@ const MAX_KEPT_PAYLOADS: usize = 10;
 /// How the engine works. Flags are resolved into this once.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
-    /// Blocks are saved when the head is more than this many blocks above the database.
+    /// Blocks are persisted when the head is more than this many blocks above the database.
     pub persistence_threshold: u64,
-    /// How many of the newest blocks a save leaves in memory.
+    /// How many of the newest blocks stay in memory when blocks are persisted.
     pub memory_block_buffer_target: u64,
-    /// While a save runs, no request is served once this many blocks wait for the next one.
+    /// While a batch is persisted, no request is served once this many blocks wait for the next one.
     pub persistence_backpressure_threshold: u64,
     /// Memory of the state that is kept across blocks, in bytes; 0 keeps none.
     pub state_cache_bytes: usize,
@@ -127,9 +127,9 @@ pub enum EngineError {
     /// The database has no genesis, belongs to another chain, or a thread could not be started.
     #[error("start the engine: {0}")]
     Start(String),
-    /// Saving blocks failed; nothing of the batch was written. The engine takes no more payloads.
-    #[error("save blocks: {0}")]
-    Persistence(SaveError),
+    /// Persisting blocks failed; nothing of the batch was written. The engine takes no more payloads.
+    #[error("persist blocks: {0}")]
+    Persistence(PersistError),
 }
 
 impl EngineError {
@@ -166,7 +166,7 @@ pub fn spawn(
 ) -> Result<EngineHandle, EngineError> {
     let tree = stored_tree(&db, &chain)?;
     let head = tree.head().num_hash();
-    let saved_markers = numbers(tree.safe(), tree.finalized());
+    let persisted_markers = numbers(tree.safe(), tree.finalized());
     let pool = RootPool::new(config.root)
         .map_err(|error| EngineError::Start(format!("start the state root threads: {error}")))?;
     let skip_invalid_transactions = config.skip_invalid_transactions;
@@ -182,7 +182,7 @@ pub fn spawn(
         persistence,
         state_cache,
         persisted: persisted_sender,
-        saved_markers,
+        persisted_markers,
         waiting: Waiting::default(),
         invalid: InvalidBlocks::default(),
         payloads: VecDeque::new(),
@@ -257,8 +257,8 @@ struct Engine {
     persistence: Persistence,
     state_cache: Option<Arc<StateCache>>,
     persisted: watch::Sender<BlockNumHash>,
-    /// The markers as the database has them, or will once the save under way is done.
-    saved_markers: Markers,
+    /// The markers as the database has them, or will once the batch under way is done.
+    persisted_markers: Markers,
     waiting: Waiting,
     invalid: InvalidBlocks,
     payloads: VecDeque<(PayloadId, Result<BuiltPayload, BuildError>)>,
@@ -276,14 +276,14 @@ impl Engine {
             if self.has_fallen_behind() {
                 let stalled = Instant::now();
                 // A failure is seen below.
-                let _ = self.settle_save();
+                let _ = self.finish_persisting();
                 self.metrics.stalled(stalled.elapsed());
-                self.start_save();
+                self.start_persisting();
             }
             select_biased! {
                 recv(self.persistence.results()) -> result => match result {
-                    Ok(result) => self.absorb_save(result),
-                    Err(_) => self.fail(SaveError::Stopped),
+                    Ok(result) => self.absorb_persisted(result),
+                    Err(_) => self.fail(PersistError::Stopped),
                 },
                 recv(requests) -> message => match message {
                     Ok(Message::Shutdown { answer }) => {
@@ -299,14 +299,14 @@ impl Engine {
                     }
                 },
             }
-            self.start_save();
+            self.start_persisting();
             if self.ready().is_err() {
                 return self.decline(requests);
             }
         }
     }
 
-    /// Whether so many blocks wait for the end of a save that it must come before the next block.
+    /// Whether so many blocks wait for the end of a batch that it must come before the next block.
     fn has_fallen_behind(&self) -> bool {
         let (head, persisted) = self.head_and_persisted();
         let waiting = head
@@ -375,7 +375,7 @@ impl Engine {
         }
     }
 
-    /// Fails once a save has failed.
+    /// Fails once persistence has failed.
     fn ready(&self) -> Result<(), EngineError> {
         match self.shared.failure.get() {
             Some(reason) => Err(EngineError::Persistence(reason.clone())),
@@ -390,9 +390,9 @@ impl Engine {
     }
 
     /// Ends the engine's work for good: requests fail with `reason` from now on, and whoever
-    /// listens for saved blocks is told that there will be no more.
-    fn fail(&mut self, reason: SaveError) {
-        tracing::error!(target: "engine", %reason, "Failed to save blocks");
+    /// listens for persisted blocks is told that there will be no more.
+    fn fail(&mut self, reason: PersistError) {
+        tracing::error!(target: "engine", %reason, "Failed to persist blocks");
         // The first reason is the one that matters.
         let _ = self.shared.failure.set(reason);
         let last = *self.persisted.borrow();
@@ -406,11 +406,11 @@ impl Engine {
         execute()
     }
 
-    /// Keeps the saving thread from taking a processor while a block needs all of them. Its priority
+    /// Keeps the persistence thread from taking a processor while a block needs all of them. Its priority
     /// does not: whoever wakes when both are taken, one by that thread, may be given the other.
     ///
-    /// Not when so many blocks wait to be saved that the engine might have to wait for it: then one
-    /// processor would save and the others be idle.
+    /// Not when so many blocks wait to be persisted that the engine might have to wait for it: then one
+    /// processor would persist and the others be idle.
     fn hold_writer(&self) -> Option<HeldWriter> {
         let (head, persisted) = self.head_and_persisted();
         let waiting = head.saturating_sub(persisted);
@@ -418,39 +418,39 @@ impl Engine {
         is_few.then(|| self.shared.db.hold_writer())
     }
 
-    /// Saves when the head is far enough above the database and no save is under way; also markers
+    /// Persists when the head is far enough above the database and no batch is under way; also markers
     /// that no block to come will take along.
-    fn start_save(&mut self) {
+    fn start_persisting(&mut self) {
         if self.persistence.in_flight() || self.ready().is_err() {
             return;
         }
         let (head, persisted) = self.head_and_persisted();
         if head.saturating_sub(persisted) > self.config.persistence_threshold {
-            self.save_up_to(head.saturating_sub(self.config.memory_block_buffer_target));
+            self.persist_up_to(head.saturating_sub(self.config.memory_block_buffer_target));
         } else if head == persisted {
-            self.save_up_to(head);
+            self.persist_up_to(head);
         }
     }
 
     /// Hands canonical blocks up to `last`, and the markers if they moved, to the thread.
     ///
-    /// Without state roots nothing is saved: the stored tries would no longer be those of the
+    /// Without state roots nothing is persisted: the stored tries would no longer be those of the
     /// stored state.
-    fn save_up_to(&mut self, last: u64) {
+    fn persist_up_to(&mut self, last: u64) {
         if self.config.root.root_strategy == RootStrategy::Skip {
             return;
         }
-        let blocks = self.shared.tree().unsaved(last);
+        let blocks = self.shared.tree().unpersisted(last);
         let markers = self.markers_up_to(last);
-        if blocks.is_empty() && markers == self.saved_markers {
+        if blocks.is_empty() && markers == self.persisted_markers {
             return;
         }
-        self.saved_markers = markers;
+        self.persisted_markers = markers;
         if let Some(newest) = blocks.last() {
             self.shared.tree_mut().begin_storing(newest.header().number);
         }
-        if !self.persistence.save(blocks, markers) {
-            self.fail(SaveError::Stopped);
+        if !self.persistence.persist(blocks, markers) {
+            self.fail(PersistError::Stopped);
         }
     }
 
@@ -462,10 +462,10 @@ impl Engine {
         (safe.map(stored), finalized.map(stored))
     }
 
-    /// Takes note of a finished save. A save of markers alone moves no block.
-    fn absorb_save(&mut self, result: Saved) {
+    /// Takes note of a finished batch. A batch of markers alone moves no block.
+    fn absorb_persisted(&mut self, result: Persisted) {
         if let Some(elapsed) = self.persistence.finished() {
-            self.metrics.saved(elapsed);
+            self.metrics.persisted(elapsed);
         }
         match result {
             Ok(Some(last)) => {
@@ -478,12 +478,12 @@ impl Engine {
         }
     }
 
-    /// Waits for the save under way, if any, and takes note of it.
-    fn settle_save(&mut self) -> Result<(), EngineError> {
+    /// Waits for the batch under way, if any, and takes note of it.
+    fn finish_persisting(&mut self) -> Result<(), EngineError> {
         if self.persistence.in_flight() {
             let result = self.persistence.results().recv();
-            let result = result.unwrap_or(Err(SaveError::Stopped));
-            self.absorb_save(result);
+            let result = result.unwrap_or(Err(PersistError::Stopped));
+            self.absorb_persisted(result);
         }
         self.ready()
     }
@@ -491,10 +491,10 @@ impl Engine {
     /// Writes every canonical in-memory block and the markers.
     fn flush(&mut self) -> Result<(), EngineError> {
         self.await_preparation();
-        self.settle_save()?;
+        self.finish_persisting()?;
         let head = self.shared.tree().head().header.number;
-        self.save_up_to(head);
-        self.settle_save()
+        self.persist_up_to(head);
+        self.finish_persisting()
     }
 
     fn build_payload(&mut self, request: &BuildRequest) {

@@ -1,12 +1,12 @@
 //! The thread that writes blocks to the database, one batch at a time.
 //!
 //! The engine hands over shared blocks and goes on; it takes note of the result between two
-//! requests. At most one save is under way.
+//! requests. At most one batch is under way.
 
 use super::{EngineError, tree::ExecutedBlock};
 use crate::{
     placement::stay_on_first, primitives::BlockNumHash, priority::yield_to_blocks,
-    telemetry::SaveMetrics,
+    telemetry::PersistenceMetrics,
 };
 use alloy_primitives::{B256, KECCAK256_EMPTY, U256};
 use crossbeam_channel::{Receiver, Sender};
@@ -28,29 +28,29 @@ use tracing::debug_span;
 pub(super) type Markers = (Option<u64>, Option<u64>);
 
 /// One batch, oldest block first, and the markers that go with it.
-struct Save {
+struct Batch {
     blocks: Vec<Arc<ExecutedBlock>>,
     markers: Markers,
 }
 
-/// Why a batch was not saved. Cheap to repeat: every later request is answered with it.
+/// Why a batch was not persisted. Cheap to repeat: every later request is answered with it.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum SaveError {
+pub enum PersistError {
     /// The database failed.
     #[error(transparent)]
     Database(Arc<DbError>),
-    /// The thread that saves is gone.
+    /// The persistence thread is gone.
     #[error("the persistence thread has ended")]
     Stopped,
 }
 
-impl From<DbError> for SaveError {
+impl From<DbError> for PersistError {
     fn from(error: DbError) -> Self {
         Self::Database(Arc::new(error))
     }
 }
 
-impl SaveError {
+impl PersistError {
     /// Whether storage itself failed.
     pub(super) fn is_storage_failure(&self) -> bool {
         matches!(self, Self::Database(error) if error.is_storage_failure())
@@ -58,13 +58,13 @@ impl SaveError {
 }
 
 /// The last block of a batch; `None` when it had markers alone.
-pub(super) type Saved = Result<Option<BlockNumHash>, SaveError>;
+pub(super) type Persisted = Result<Option<BlockNumHash>, PersistError>;
 
 /// The engine's end of the persistence thread.
 pub(super) struct Persistence {
-    jobs: Option<Sender<Save>>,
-    results: Receiver<Saved>,
-    /// When the save under way was handed over.
+    jobs: Option<Sender<Batch>>,
+    results: Receiver<Persisted>,
+    /// When the batch under way was handed over.
     in_flight: Option<Instant>,
     thread: Option<JoinHandle<()>>,
 }
@@ -72,19 +72,19 @@ pub(super) struct Persistence {
 impl Persistence {
     /// Starts the thread, on the first of `cpus`.
     pub(super) fn spawn(db: StateDb, cpus: Option<FewCpus>) -> Result<Self, EngineError> {
-        let (jobs, received) = crossbeam_channel::bounded::<Save>(1);
+        let (jobs, received) = crossbeam_channel::bounded::<Batch>(1);
         let (sender, results) = crossbeam_channel::bounded(1);
-        let metrics = SaveMetrics::new();
+        let metrics = PersistenceMetrics::new();
         let thread = std::thread::Builder::new()
             .name("persistence".into())
             .spawn(move || {
-                // Saving takes as much CPU time as executing does. What it does not get in a burst of
-                // blocks comes together in larger saves, which cost less; the engine waits when there
-                // is too much to save.
+                // Persistence takes as much CPU time as execution. What it does not get done in a burst
+                // of blocks accumulates into larger batches, which cost less; the engine waits when
+                // too much has accumulated.
                 yield_to_blocks();
                 stay_on_first(cpus.as_ref());
                 for job in received {
-                    if sender.send(save(&db, &job, &metrics)).is_err() {
+                    if sender.send(persist(&db, &job, &metrics)).is_err() {
                         return;
                     }
                 }
@@ -100,20 +100,20 @@ impl Persistence {
         })
     }
 
-    /// Whether a save is under way.
+    /// Whether a batch is under way.
     pub(super) fn in_flight(&self) -> bool {
         self.in_flight.is_some()
     }
 
-    /// Delivers the result of each save.
-    pub(super) fn results(&self) -> &Receiver<Saved> {
+    /// Delivers the result of each batch.
+    pub(super) fn results(&self) -> &Receiver<Persisted> {
         &self.results
     }
 
-    /// Starts writing `blocks`, oldest first, with the markers. Only when no save is under way.
+    /// Starts writing `blocks`, oldest first, with the markers. Only when no batch is under way.
     /// Whether there is a thread to do it.
-    pub(super) fn save(&mut self, blocks: Vec<Arc<ExecutedBlock>>, markers: Markers) -> bool {
-        let job = Save { blocks, markers };
+    pub(super) fn persist(&mut self, blocks: Vec<Arc<ExecutedBlock>>, markers: Markers) -> bool {
+        let job = Batch { blocks, markers };
         let sent = self
             .jobs
             .as_ref()
@@ -122,14 +122,14 @@ impl Persistence {
         sent
     }
 
-    /// Takes note that the result of the save under way was received. How long ago it was handed over.
+    /// Takes note that the result of the batch under way was received. How long ago it was handed over.
     pub(super) fn finished(&mut self) -> Option<Duration> {
         self.in_flight.take().map(|since| since.elapsed())
     }
 }
 
 impl Drop for Persistence {
-    /// A save under way is finished, not cut.
+    /// A batch under way is finished, not cut.
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
@@ -138,7 +138,7 @@ impl Drop for Persistence {
     }
 }
 
-fn save(db: &StateDb, job: &Save, metrics: &SaveMetrics) -> Saved {
+fn persist(db: &StateDb, job: &Batch, metrics: &PersistenceMetrics) -> Persisted {
     let start = Instant::now();
     let _span = debug_span!(target: "engine::persistence", "on_save_blocks", block_count = job.blocks.len()).entered();
     let (safe, finalized) = job.markers;
@@ -165,7 +165,7 @@ fn save(db: &StateDb, job: &Save, metrics: &SaveMetrics) -> Saved {
         .collect();
     let span = debug_span!(target: "providers::db", "save_blocks", block_count = writes.len());
     span.in_scope(|| db.append_marked(&writes, safe, finalized))?;
-    metrics.saved(writes.len(), start.elapsed());
+    metrics.persisted(writes.len(), start.elapsed());
     tracing::debug!(
         target: "engine::persistence",
         blocks = writes.len(),

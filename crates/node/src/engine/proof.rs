@@ -18,9 +18,9 @@ use state_root::{
     updates::HashedState,
 };
 
-/// How often a state is looked up anew when saves keep overtaking the lookup.
+/// How often a state is looked up anew when persistence keeps overtaking the lookup.
 const MAX_STATE_LOOKUPS: usize = 16;
-/// How long a lookup waits after one that a save has overtaken.
+/// How long a lookup waits after one that persistence has overtaken.
 const STATE_LOOKUP_PAUSE: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// Most changes that are taken back for one proof: about 200 MB while it is made.
@@ -76,7 +76,7 @@ impl ChainReader {
     pub(super) fn tries_after(&self, hash: B256) -> Result<Option<Tries>, ProofError> {
         for lookup in 0..MAX_STATE_LOOKUPS {
             if lookup > 0 {
-                // The engine takes note of a save soon after it is in the database.
+                // The engine takes note of a batch soon after it is in the database.
                 std::thread::sleep(STATE_LOOKUP_PAUSE);
             }
             let state = self.shared.state_after(hash)?;
@@ -97,7 +97,7 @@ impl ChainReader {
                 Err(problem) => return Err(problem.into()),
             }
         }
-        Err(ReadError("saves kept overtaking the lookup".into()).into())
+        Err(ReadError("persistence kept overtaking the lookup".into()).into())
     }
 
     fn stored_tries(&self, hash: B256) -> Result<Option<Tries>, ProofError> {

@@ -46,7 +46,7 @@ pub(super) struct Shared {
     pub(super) db: StateDb,
     pub(super) codes: Arc<CodeCache>,
     /// Why the engine takes no more requests, once it does not.
-    pub(super) failure: OnceLock<super::SaveError>,
+    pub(super) failure: OnceLock<super::PersistError>,
     pub(super) pool: Pool,
     /// The canonical chain's head; changed after the tree.
     pub(super) heads: watch::Sender<BlockNumHash>,
@@ -250,11 +250,11 @@ impl ChainReader {
     ///
     /// Blocks in memory are few and are searched; the database has an index.
     pub fn transaction(&self, hash: B256) -> Result<Option<(Arc<ChainBlock>, usize)>, ReadError> {
-        let (unsaved, view) = {
+        let (unpersisted, view) = {
             let tree = self.shared.tree();
-            (tree.unsaved(u64::MAX), self.shared.db.view()?)
+            (tree.unpersisted(u64::MAX), self.shared.db.view()?)
         };
-        for block in unsaved.iter().rev() {
+        for block in unpersisted.iter().rev() {
             let mut transactions = block.chain_block.block.transactions.iter();
             if let Some(index) = transactions.position(|tx| *tx.tx_hash() == hash) {
                 return Ok(Some((block.chain_block.clone(), index)));
@@ -304,7 +304,7 @@ impl ChainReader {
         };
         let mut base = (root == head.hash).then_some((blocks.len(), head.number));
         if base.is_none() {
-            // Blocks may have been saved since they were put in memory.
+            // Blocks may have been persisted since they were put in memory.
             let hashes = blocks.iter().map(|block| block.hash()).chain([root]);
             for (layers, hash) in hashes.enumerate() {
                 if let Some(number) = view.block_number(hash)? {

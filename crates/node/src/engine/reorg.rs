@@ -64,8 +64,8 @@ impl Engine {
         if let Some(chain) = self.extension(wanted) {
             return Ok(Found::Chain(chain));
         }
-        // A reorg must not race a save of blocks that it would make non-canonical.
-        self.settle_save()?;
+        // A reorg must not race the persistence of blocks that it would make non-canonical.
+        self.finish_persisting()?;
         if self.is_below_finalized(wanted)? {
             return Ok(Found::BelowFinalized);
         }
@@ -226,8 +226,8 @@ impl Engine {
             self.waiting.insert(payload, true);
         }
         let lowered = |marker: Option<u64>| marker.map(|number| number.min(chain.root.number));
-        let (safe, finalized) = self.saved_markers;
-        self.saved_markers = (lowered(safe), lowered(finalized));
+        let (safe, finalized) = self.persisted_markers;
+        self.persisted_markers = (lowered(safe), lowered(finalized));
         self.persisted.send_replace(chain.root);
         tracing::info!(
             target: "engine::tree",

@@ -39,7 +39,7 @@ impl Engine {
         answer: oneshot::Sender<Result<NewPayloadOutcome, EngineError>>,
     ) {
         let waited = if request.wait_for_persistence {
-            self.settle_save()
+            self.finish_persisting()
         } else {
             Ok(())
         };

@@ -422,31 +422,32 @@ impl Tree {
     }
 
     /// Canonical blocks in memory from the database head up to `last`, oldest first.
-    pub(super) fn unsaved(&self, last: u64) -> Vec<Arc<ExecutedBlock>> {
+    pub(super) fn unpersisted(&self, last: u64) -> Vec<Arc<ExecutedBlock>> {
         self.canonical
             .range(..=last)
             .filter_map(|(_, hash)| self.blocks.get(hash).cloned())
             .collect()
     }
 
-    /// Takes note that the database's head is now the canonical block `saved`, and forgets blocks
+    /// Takes note that the database's head is now the canonical block `persisted`, and forgets blocks
     /// that are in the database or can no longer become canonical.
-    pub(super) fn advance_persisted(&mut self, saved: BlockNumHash) {
-        let Some(block) = self.blocks.get(&saved.hash) else {
+    pub(super) fn advance_persisted(&mut self, persisted: BlockNumHash) {
+        let Some(block) = self.blocks.get(&persisted.hash) else {
             return;
         };
         self.persisted = Tip {
             header: block.header().clone(),
-            hash: saved.hash,
+            hash: persisted.hash,
         };
         let finalized = self.finalized.map_or(0, |block| block.number);
-        let oldest = finalized.max(saved.number.saturating_sub(MAX_REORG_DEPTH));
+        let oldest = finalized.max(persisted.number.saturating_sub(MAX_REORG_DEPTH));
         let canonical = &self.canonical;
         self.blocks.retain(|hash, block| {
             let number = block.header().number;
-            number > saved.number || (number > oldest && canonical.get(&number) != Some(hash))
+            number > persisted.number || (number > oldest && canonical.get(&number) != Some(hash))
         });
-        self.canonical.retain(|number, _| *number > saved.number);
+        self.canonical
+            .retain(|number, _| *number > persisted.number);
         self.drop_departed();
         for block in self.blocks.values() {
             if !self.is_canonical(block.chain_block.num_hash()) {
@@ -526,7 +527,7 @@ mod tests {
             let persisted = tree.persisted().header.number;
             let lacking: Vec<_> = (persisted + 1..=number).collect();
             assert_eq!(mentioned(&tree, &db), lacking);
-            // A save takes as long as 30 blocks, and the next begins when it ends.
+            // A batch takes as long as 30 blocks, and the next begins when it ends.
             if number % 30 == 0 {
                 tree.advance_persisted(BlockNumHash {
                     number: tree.storing(),

@@ -42,7 +42,7 @@ struct RlpBlock {
     block: Bytes,
 }
 
-/// A saved block; `number` is a plain JSON integer, as reth sends it.
+/// A persisted block; `number` is a plain JSON integer, as reth sends it.
 #[derive(Serialize)]
 struct PersistedBlock {
     number: u64,
@@ -135,7 +135,7 @@ fn decode_data(rlp: &[u8]) -> Result<ExecutionData, ErrorObjectOwned> {
     ))
 }
 
-/// Sends the last saved block at once and then after every save. Saves in quick succession may be
+/// Sends the last persisted block at once and then after every batch. Batches in quick succession may be
 /// seen as one, so a listener tests for `at least`.
 async fn forward_persisted_blocks(
     pending: PendingSubscriptionSink,

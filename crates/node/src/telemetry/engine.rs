@@ -167,21 +167,21 @@ impl EngineMetrics {
         counter.increment(1);
     }
 
-    /// The engine waited because too many blocks were unsaved.
+    /// The engine waited because too many blocks were unpersisted.
     pub(crate) fn stalled(&self, waited: Duration) {
         self.persistence.stall.record(waited);
     }
 
-    /// The engine took note of a save that it had handed over `elapsed` ago.
-    pub(crate) fn saved(&self, elapsed: Duration) {
+    /// The engine took note of a batch that it had handed over for persistence `elapsed` ago.
+    pub(crate) fn persisted(&self, elapsed: Duration) {
         self.persistence.round_trip.record(elapsed);
     }
 
     /// Where the chain and the database are.
     pub(crate) fn heads(&self, head: u64, persisted: u64) {
         self.persistence.head.set(head as f64);
-        let unsaved = head.saturating_sub(persisted);
-        self.persistence.in_memory.set(unsaved as f64);
+        let unpersisted = head.saturating_sub(persisted);
+        self.persistence.in_memory.set(unpersisted as f64);
     }
 }
 
@@ -378,12 +378,12 @@ impl Persistence {
 }
 
 /// The metrics of the persistence thread.
-pub(crate) struct SaveMetrics {
+pub(crate) struct PersistenceMetrics {
     duration: Histogram,
     blocks: Histogram,
 }
 
-impl SaveMetrics {
+impl PersistenceMetrics {
     pub(crate) fn new() -> Self {
         Self {
             duration: summary(metric::SAVE_DURATION),
@@ -392,7 +392,7 @@ impl SaveMetrics {
     }
 
     /// A batch was written.
-    pub(crate) fn saved(&self, blocks: usize, elapsed: Duration) {
+    pub(crate) fn persisted(&self, blocks: usize, elapsed: Duration) {
         self.duration.record(elapsed);
         self.blocks.record(blocks as f64);
     }

@@ -19,7 +19,9 @@ mod rpc;
 mod server;
 mod workers;
 
-pub(crate) use engine::{BlockFigures, BlockTimes, EngineMetrics, ExecutionTimes, SaveMetrics};
+pub(crate) use engine::{
+    BlockFigures, BlockTimes, EngineMetrics, ExecutionTimes, PersistenceMetrics,
+};
 pub use otlp::{OtlpConfig, OtlpProtocol};
 pub(crate) use otlp::{layer as otlp_layer, shutdown as shutdown_otlp};
 pub(crate) use parent::{RemoteParent, request_span};

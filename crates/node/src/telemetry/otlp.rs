@@ -136,7 +136,7 @@ where
         counts,
     };
     if EXPORTING.set(exporting).is_err() {
-        bail!("failed to export spans: the process does already");
+        bail!("failed to export spans: this process already exports them");
     }
     let layer = tracing_opentelemetry::layer()
         .with_tracer(tracer)

@@ -21,7 +21,7 @@ pub(crate) fn install() -> eyre::Result<PrometheusHandle> {
     }
     let handle = recorder.handle();
     metrics::set_global_recorder(recorder)
-        .map_err(|_| eyre!("failed to record metrics: something else does already"))?;
+        .map_err(|_| eyre!("failed to record metrics: another recorder is already installed"))?;
     INSTALLED.store(true, Ordering::Relaxed);
     Ok(handle)
 }

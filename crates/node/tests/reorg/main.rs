@@ -30,7 +30,7 @@ use std::{
 };
 use support::{Fork, Net, address_of, config, data, genesis, sender, store, transfer};
 
-/// Saves every block as soon as it is the head.
+/// Persists every block as soon as it is the head.
 fn saving_at_once() -> Net {
     Net::with(
         genesis(Fork::Prague),
@@ -76,7 +76,7 @@ async fn side_chain(net: &Net, parent: B256, name: u8, count: u64) -> Vec<B256> 
     hashes
 }
 
-/// Like [`side_chain`], and each block becomes the head and is saved.
+/// Like [`side_chain`], and each block becomes the head and is persisted.
 async fn main_chain(net: &Net, parent: B256, name: u8, count: u64) -> Vec<B256> {
     let mut hashes = Vec::new();
     let mut parent = parent;
@@ -215,7 +215,7 @@ async fn no_reorg_goes_below_the_finalized_block() {
 async fn a_marker_left_behind_falls_back_to_the_fork() {
     for net in [Net::new(Fork::Prague), saving_at_once()] {
         let genesis = net.head();
-        let main = main_chain_unsaved(&net, genesis, 0, 2).await;
+        let main = main_chain_unpersisted(&net, genesis, 0, 2).await;
         let chosen = choose_with(&net, main[1], main[1], main[0]).await;
         assert!(chosen.unwrap().is_valid());
         let side = side_chain(&net, main[0], 1, 1).await;
@@ -229,8 +229,8 @@ async fn a_marker_left_behind_falls_back_to_the_fork() {
     }
 }
 
-/// Like [`main_chain`] without waiting for a save.
-async fn main_chain_unsaved(net: &Net, parent: B256, name: u8, count: u64) -> Vec<B256> {
+/// Like [`main_chain`] without waiting for persistence.
+async fn main_chain_unpersisted(net: &Net, parent: B256, name: u8, count: u64) -> Vec<B256> {
     let mut hashes = Vec::new();
     let mut parent = parent;
     for n in 0..count {
@@ -468,7 +468,7 @@ async fn readers_see_one_chain_or_the_other() {
 }
 
 #[tokio::test]
-async fn a_failed_save_ends_the_work_with_its_reason() {
+async fn a_batch_that_cannot_be_written_ends_the_work_with_its_reason() {
     let (net, db) = Net::with_database(
         genesis(Fork::Prague),
         EngineConfig {
@@ -488,11 +488,11 @@ async fn a_failed_save_ends_the_work_with_its_reason() {
     let refused = net.engine.new_payload(data(&block), false).await;
     let reason = refused.unwrap_err().to_string();
     assert!(
-        reason.starts_with("save blocks: append block 2"),
+        reason.starts_with("persist blocks: append block 2"),
         "{reason}"
     );
     let refused = choose_with(&net, main[0], B256::ZERO, B256::ZERO).await;
-    assert!(refused.unwrap_err().to_string().contains("save blocks"));
+    assert!(refused.unwrap_err().to_string().contains("persist blocks"));
     let stopped = net.engine.shutdown().await.unwrap_err().to_string();
     assert!(stopped.contains("append block 2"), "{stopped}");
 }

@@ -55,7 +55,7 @@ fn parents() -> impl Strategy<Value = Vec<usize>> {
     })
 }
 
-/// When blocks are saved, and both ways of computing a root.
+/// When blocks are persisted, and both ways of computing a root.
 fn configs() -> impl Strategy<Value = EngineConfig> {
     let policy = prop_oneof![Just(ChunkPolicy::Always), Just(ChunkPolicy::RangeSteal)];
     (0..4_u64, 0..3_u64, policy).prop_map(|(threshold, buffer, chunk_policy)| {

@@ -138,7 +138,7 @@ impl Stored {
     fn take_updates(&mut self, mut push: impl FnMut(u32, NodeUpdate)) {
         // So are items.
         self.changes.sort_unstable_by_key(|change| change.item);
-        // A copy is as long as it has to be: it lives as long as its block waits to be saved.
+        // A copy is as long as it has to be: it lives as long as its block waits to be persisted.
         let hashes = Arc::new(self.hashes.clone());
         self.hashes.clear();
         for StoredChange {

@@ -9,7 +9,7 @@
 //! lock of its shard; so what a reader left over from an earlier block puts in is either dropped or
 //! overwritten.
 //!
-//! As long as nothing was lost, the cache holds all that blocks not yet saved have changed, and who
+//! As long as nothing was lost, the cache holds all that blocks not yet persisted have changed, and who
 //! misses something need not search those blocks for it ([`Known::UnchangedAfter`]).
 //!
 //! Memory is bounded by two generations: when the younger one is full it becomes the older one, and
