@@ -27,11 +27,8 @@ impl Endpoints {
     /// When the system has none.
     pub fn free() -> Result<Self, EngineError> {
         let bind = || {
-            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|reason| EngineError::Io {
-                action: "find a free port on",
-                path: PathBuf::from("127.0.0.1"),
-                reason,
-            })
+            let failed = EngineError::io("find a free port on", Path::new("127.0.0.1"));
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)
         };
         // All are held until all are known, so that they differ.
         let held = [bind()?, bind()?, bind()?, bind()?, bind()?];

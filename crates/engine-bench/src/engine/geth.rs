@@ -49,11 +49,8 @@ pub(super) struct Geth;
 impl Adapter for Geth {
     fn node(&self, launch: &Launch<'_>, endpoints: &Endpoints) -> Result<Command, EngineError> {
         let configuration = launch.datadir.join(CONFIGURATION_FILE);
-        fs::write(&configuration, CONFIGURATION).map_err(|reason| EngineError::Io {
-            action: "write",
-            path: configuration.clone(),
-            reason,
-        })?;
+        fs::write(&configuration, CONFIGURATION)
+            .map_err(EngineError::io("write", &configuration))?;
         let mut command = variables::command(&launch.engine.program);
         command
             .arg("--config")

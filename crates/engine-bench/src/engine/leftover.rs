@@ -10,7 +10,7 @@ use nix::{
     unistd::Pid,
 };
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -29,13 +29,9 @@ pub(super) struct PidFile(PathBuf);
 impl PidFile {
     pub(super) fn write(path: &Path, pid: u32) -> Result<Self, EngineError> {
         let owner = Owner::running(pid).unwrap_or(Owner { pid, start_time: 0 });
-        let failed = |reason| EngineError::Io {
-            action: "write",
-            path: path.to_owned(),
-            reason,
-        };
-        let json = serde_json::to_vec(&owner).map_err(|error| failed(error.into()))?;
-        fs::write(path, json).map_err(failed)?;
+        let json = serde_json::to_vec(&owner).map_err(io::Error::from);
+        let written = json.and_then(|json| fs::write(path, json));
+        written.map_err(EngineError::io("write", path))?;
         Ok(Self(path.to_owned()))
     }
 }
@@ -88,11 +84,7 @@ pub fn stop_leftover(pid_file: &Path) -> Result<bool, EngineError> {
     if let Some(owner) = running {
         stop(owner, STOP_TIMEOUT)?;
     }
-    fs::remove_file(pid_file).map_err(|reason| EngineError::Io {
-        action: "remove",
-        path: pid_file.to_owned(),
-        reason,
-    })?;
+    fs::remove_file(pid_file).map_err(EngineError::io("remove", pid_file))?;
     Ok(running.is_some())
 }
 

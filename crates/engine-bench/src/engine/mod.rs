@@ -28,7 +28,11 @@ pub use trial::{can_try, refusal};
 pub use variables::{Variables, kept_out};
 
 use crate::client::ClientError;
-use std::{io, path::PathBuf, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// How many lines of a log an error quotes.
 const QUOTED_LINES: usize = 5;
@@ -106,6 +110,17 @@ pub enum EngineError {
     },
 }
 
+impl EngineError {
+    /// What becomes of the system's reason when a program or file failed.
+    fn io(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
+        move |reason| Self::Io {
+            action,
+            path: path.to_owned(),
+            reason,
+        }
+    }
+}
+
 /// The last lines of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogTail {
@@ -115,7 +130,7 @@ pub struct LogTail {
 
 impl LogTail {
     /// Reads the end of a log; an unreadable one has no lines.
-    pub fn of(path: &std::path::Path) -> Self {
+    pub fn of(path: &Path) -> Self {
         let text = std::fs::read(path).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let told = text

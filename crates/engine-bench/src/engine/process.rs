@@ -208,14 +208,11 @@ struct Group {
 
 impl Group {
     fn spawn(mut command: Command, log: &Path, pid_file: &Path) -> Result<Self, EngineError> {
-        let output = open_log(log)?;
-        let duplicate = output.0.try_clone().map_err(|reason| output.1(reason))?;
-        command.stdout(output.0).stderr(duplicate);
-        let mut group = Self::start(&mut command).map_err(|reason| EngineError::Io {
-            action: "start",
-            path: PathBuf::from(command.get_program()),
-            reason,
-        })?;
+        let output = open_log(log).map_err(EngineError::io("write", log))?;
+        command.stdout(output.0).stderr(output.1);
+        let started = Self::start(&mut command);
+        let failed = EngineError::io("start", Path::new(command.get_program()));
+        let mut group = started.map_err(failed)?;
         group.log = log.to_owned();
         // Written after the start; dropping `group` on failure stops the process again.
         group.pid_file = Some(PidFile::write(pid_file, group.child.id())?);
@@ -315,21 +312,13 @@ impl Drop for Group {
     }
 }
 
-/// A new log file and the error that talks about it.
-fn open_log(log: &Path) -> Result<(File, impl Fn(io::Error) -> EngineError), EngineError> {
-    let failed = {
-        let path = log.to_owned();
-        move |reason| EngineError::Io {
-            action: "write",
-            path: path.clone(),
-            reason,
-        }
-    };
+/// A new log file, for both outputs.
+fn open_log(log: &Path) -> io::Result<(File, File)> {
     if let Some(parent) = log.parent() {
-        fs::create_dir_all(parent).map_err(&failed)?;
+        fs::create_dir_all(parent)?;
     }
-    let file = File::create(log).map_err(&failed)?;
-    Ok((file, failed))
+    let file = File::create(log)?;
+    Ok((file.try_clone()?, file))
 }
 
 /// Asks the kernel to kill the process when the thread that started it, this program's main one,
