@@ -19,6 +19,7 @@ pub mod cli;
 pub mod client;
 pub mod command;
 pub mod engine;
+mod figures;
 pub mod guard;
 pub mod live;
 pub mod observe;

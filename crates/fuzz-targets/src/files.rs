@@ -116,7 +116,7 @@ pub(crate) fn sweep_values(bytes: &[u8]) {
         return;
     };
     let _ = (text.parse::<Axis>(), text.parse::<ChunkList>());
-    let _ = (text.parse::<WarmUp>(), text.parse::<Span>());
+    let _ = (text.parse::<WarmUp>(), Span::parse(text, "m"));
     let _ = text.parse::<GasList>();
     if let Ok(gas) = text.parse::<Gas>() {
         assert_eq!(gas.to_string().parse::<Gas>().ok(), Some(gas));

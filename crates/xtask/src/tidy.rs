@@ -48,6 +48,7 @@ const ALLOWED_EDGES: &[(&str, &[&str])] = &[
 /// Which module of the harness may use which. Each uses only what stands above it: there is no cycle.
 const MODULE_ARROWS: &[(&str, &[&str])] = &[
     ("client", &[]),
+    ("figures", &[]),
     ("owner", &[]),
     ("guard", &["owner"]),
     ("profile", &[]),
@@ -65,20 +66,23 @@ const MODULE_ARROWS: &[(&str, &[&str])] = &[
         "resolve",
         &["cache", "cli", "engine", "guard", "plan", "sweep"],
     ),
-    ("record", &["client", "engine", "guard", "plan", "sweep"]),
+    (
+        "record",
+        &["client", "engine", "figures", "guard", "plan", "sweep"],
+    ),
     ("live", &["guard", "record", "serve"]),
     (
         "run",
         &[
-            "cache", "client", "engine", "guard", "live", "payload", "plan", "profile", "record",
-            "reset", "resolve", "sweep", "trace",
+            "cache", "client", "engine", "figures", "guard", "live", "payload", "plan", "profile",
+            "record", "reset", "resolve", "sweep", "trace",
         ],
     ),
     ("analyze", &["plan", "profile", "record", "sweep", "trace"]),
     (
         "report",
         &[
-            "analyze", "guard", "plan", "profile", "record", "sweep", "trace",
+            "analyze", "figures", "guard", "plan", "profile", "record", "sweep", "trace",
         ],
     ),
     (

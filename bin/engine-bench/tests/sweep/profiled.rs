@@ -1,7 +1,6 @@
 //! Sweeps under a profiler that is there.
 
 use super::support::World;
-use serde_json::json;
 use std::fs;
 use testkit::{Tool, require};
 

@@ -118,20 +118,25 @@ const BESIDE: &[Measure] = measures! {
     "root_total", "of the root's job", ROOT_TOTAL;
     "worker_busy", "of CPU time of root workers", WORKER_BUSY;
     "after_answer", "of bookkeeping after the answer", AFTER_ANSWER;
-    "save", "of saving", SAVE_DURATION;
-    "stall", "stalled by saving", BACKPRESSURE;
+    "save", "of persistence", SAVE_DURATION;
+    "stall", "stalled by persistence", BACKPRESSURE;
 };
 
-/// Where the time of a cell went; `None` when its engine tells nothing.
-pub fn attribute(outcome: &Outcome, cell: &str) -> Option<Attribution> {
-    let passes = outcome.passes.get(cell)?;
-    let samples: Vec<&Sample> = passes.values().flatten().collect();
+/// Where the time of a cell went in the given rounds; `None` when its engine tells nothing.
+pub fn attribute(
+    outcome: &Outcome,
+    cell: &str,
+    rounds: impl Fn(u64) -> bool,
+) -> Option<Attribution> {
+    let passes = outcome.passes.get(cell)?.iter();
+    let passes: Vec<_> = passes.filter(|(round, _)| rounds(**round)).collect();
+    let samples: Vec<&Sample> = passes.iter().flat_map(|(_, pass)| *pass).collect();
     if samples.is_empty() {
         return None;
     }
     let metrics = outcome.metrics.get(cell);
-    let of_pass = |round| metrics.and_then(|metrics| metrics.get(round));
-    let metrics: Option<Vec<&PassMetrics>> = passes.keys().map(of_pass).collect();
+    let of_pass = |(round, _): &(&u64, _)| metrics.and_then(|metrics| metrics.get(round));
+    let metrics: Option<Vec<&PassMetrics>> = passes.iter().map(of_pass).collect();
     metrics
         .and_then(|metrics| from_metrics(&samples, &metrics))
         .or_else(|| from_log(&samples))

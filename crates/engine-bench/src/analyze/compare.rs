@@ -97,7 +97,7 @@ pub fn compare(outcome: &Outcome, summaries: &[Summary]) -> Comparisons {
 }
 
 /// The chance of error of the comparisons of a level.
-fn error(plan: &Plan) -> f64 {
+pub(super) fn error(plan: &Plan) -> f64 {
     match plan.settings.adaptive {
         Some(_) => rounds::FINAL_ERROR,
         None => ERROR,

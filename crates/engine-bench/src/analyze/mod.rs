@@ -18,6 +18,7 @@ mod running;
 mod slowest;
 mod summary;
 mod verdict;
+mod widths;
 mod work;
 
 pub use adaptive::decide;
@@ -32,7 +33,8 @@ pub use level::{Edge, End, Level};
 pub use noise::{Control, LevelNoise, NoiseFloor, NoiseSource};
 pub use outcome::{Outcome, read_outcome, verify_passes};
 pub use running::running;
-pub use slowest::choose;
+pub use slowest::{Stall, choose, stalls};
 pub use summary::{Summary, summarize};
 pub use verdict::{Comparison, Interval, Ratio, Relevance, Verdict};
+pub use widths::{Width, Widths, widths};
 pub use work::Work;

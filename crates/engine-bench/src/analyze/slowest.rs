@@ -1,11 +1,83 @@
-//! Which blocks are worth a trace.
+//! Which blocks are worth a trace, and which payload alone makes a pass long.
 
 use super::outcome::Outcome;
 use crate::{
+    plan::{Cell, Load},
     record::Sample,
     trace::{Chosen, Wanted},
 };
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// A payload that takes more than this part of its pass stalls it.
+const STALLS: f64 = 0.2;
+
+/// In passes so short that every payload has about such a part, it takes so many times its share.
+const SHARES: f64 = 2.0;
+
+/// The payload of a gas level that took the largest part of its measured pass, where that is a stall.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stall {
+    /// The level.
+    #[serde(flatten)]
+    pub load: Load,
+    /// Id of the cell, or of an A/A control.
+    pub cell: String,
+    /// The round.
+    pub round: u64,
+    /// Which payload of the pass it was, counted from 1.
+    pub payload: u64,
+    /// Number of its block.
+    pub block_number: u64,
+    /// newPayload and forkchoiceUpdated together, in milliseconds.
+    pub ms: f64,
+    /// Its part of the time of its pass, 0 to 1.
+    pub part: f64,
+    /// Measured passes of the level that have such a payload.
+    pub passes: u64,
+    /// Measured passes of the level.
+    pub of: u64,
+}
+
+/// The worst stall of every gas level that has one.
+pub fn stalls(outcome: &Outcome) -> Vec<Stall> {
+    let loads = outcome.plan.loads().into_iter();
+    loads.filter_map(|load| stall(outcome, &load)).collect()
+}
+
+fn stall(outcome: &Outcome, load: &Load) -> Option<Stall> {
+    let cells = outcome.plan.cells.iter().chain(&outcome.plan.controls);
+    let passes = cells.filter(|cell| load.is_of(cell)).flat_map(|cell| {
+        let rounds = outcome.passes.get(&cell.id).into_iter().flatten();
+        rounds.map(move |(round, pass)| (cell, *round, pass.as_slice()))
+    });
+    let passes: Vec<(&Cell, u64, &[Sample])> = passes.collect();
+    let stalled = passes.iter().filter_map(|(cell, round, pass)| {
+        let all_ns: u64 = pass.iter().map(Sample::total_ns).sum();
+        let (payload, slowest) = (1..)
+            .zip(*pass)
+            .max_by_key(|(_, sample)| sample.total_ns())?;
+        let part = slowest.total_ns() as f64 / all_ns as f64;
+        (part > STALLS.max(SHARES / pass.len() as f64)).then(|| Stall {
+            load: load.clone(),
+            cell: cell.id.clone(),
+            round: *round,
+            payload,
+            block_number: slowest.block_number,
+            ms: slowest.total_ns() as f64 / 1e6,
+            part,
+            passes: 0,
+            of: passes.len() as u64,
+        })
+    });
+    let stalled: Vec<Stall> = stalled.collect();
+    let count = stalled.len() as u64;
+    let worst = stalled.into_iter().max_by(|a, b| a.part.total_cmp(&b.part));
+    worst.map(|worst| Stall {
+        passes: count,
+        ..worst
+    })
+}
 
 /// The wanted blocks of each measured cell, by cell id; A/A controls are left out.
 pub fn choose(outcome: &Outcome, wanted: Wanted) -> BTreeMap<String, Chosen> {
@@ -57,6 +129,47 @@ fn of_samples<'a>(samples: impl Iterator<Item = &'a Sample>, wanted: Wanted) -> 
 mod tests {
     use super::*;
     use crate::record::sample::tests::sample;
+
+    /// The stall of a level whose passes take these times.
+    fn stall_of(passes: &[&[u64]]) -> Option<Stall> {
+        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/results");
+        let mut outcome = crate::analyze::read_outcome(&dir).unwrap();
+        outcome.passes.clear();
+        let cell = outcome.plan.cells[0].clone();
+        let pass = |times: &&[u64]| -> Vec<Sample> {
+            let numbered = (101..).zip(*times);
+            numbered
+                .map(|(number, ms)| sample(number, 1, 1_000_000 * ms, 0))
+                .collect()
+        };
+        let rounds = (1..).zip(passes.iter().map(pass));
+        outcome.passes.insert(cell.id.clone(), rounds.collect());
+        stalls(&outcome).pop()
+    }
+
+    #[test]
+    fn a_payload_that_takes_more_than_a_fifth_of_its_pass_is_named() {
+        let even = [10; 20];
+        let with = |place: usize, ms| {
+            let mut pass = even;
+            pass[place] = ms;
+            pass
+        };
+        assert_eq!(stall_of(&[&even, &with(4, 47)]), None);
+        let found = stall_of(&[&even, &with(4, 60), &with(0, 2_000)]).unwrap();
+        assert_eq!(
+            (found.round, found.payload, found.block_number),
+            (3, 1, 101)
+        );
+        assert_eq!((found.ms, found.passes, found.of), (2_000.0, 2, 3));
+        assert!((found.part - 2_000.0 / 2_190.0).abs() < 1e-9);
+        // Of four payloads each takes a fourth.
+        assert_eq!(stall_of(&[&[10, 10, 10, 12]]), None);
+        assert_eq!(
+            stall_of(&[&[10, 10, 10, 40]]).map(|found| found.payload),
+            Some(4)
+        );
+    }
 
     #[test]
     fn the_slowest_on_average_are_chosen() {

@@ -6,7 +6,7 @@ use std::{path::Path, process::ExitCode};
 
 pub(crate) fn report(args: &ReportArgs) -> Result<ExitCode> {
     let report = remake(&args.dir, args.baseline.clone())?;
-    show(&report, args.json)?;
+    show(&report, &args.dir, args.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -19,12 +19,18 @@ pub(super) fn remake(dir: &Path, baseline: Option<String>) -> Result<report::Rep
     Ok(report)
 }
 
-/// Prints a report.
-pub(super) fn show(report: &report::Report, json: bool) -> Result<()> {
+/// Prints a report, and where it is to be looked at.
+pub(super) fn show(report: &report::Report, dir: &Path, json: bool) -> Result<()> {
     let text = if json {
         report.to_json()?
     } else {
-        report::table(report, super::styled())
+        let here = std::env::current_dir().unwrap_or_default();
+        let page = dir
+            .strip_prefix(here)
+            .unwrap_or(dir)
+            .join(report::HTML_FILE);
+        let answer = report::table(report, super::styled());
+        format!("{answer}report: {}\n", page.display())
     };
     super::print(&text)
 }

@@ -267,9 +267,9 @@ fn finish(out: &Path, ending: Ending, args: &SweepArgs) -> Result<ExitCode> {
         // The last of the events, each a line.
         super::print(&report.to_line()?)?;
     } else if !args.quiet && measured {
-        report::show(&report, false)?;
+        report::show(&report, out, false)?;
     }
-    if !args.quiet {
+    if !args.quiet && (args.json || !measured) {
         eprintln!("results: {}", out.display());
     }
     if ending == Ending::Interrupted {

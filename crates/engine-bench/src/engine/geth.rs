@@ -1,7 +1,7 @@
 //! go-ethereum: its command line, and its databases made from a genesis file.
 //!
 //! geth keeps the last states in memory and writes them to a journal when it stops; it has no
-//! command that takes a datadir back. A datadir is therefore never brought back but made anew from
+//! command that unwinds a datadir. A datadir is therefore never reset in place but copied again from
 //! a pristine copy, in which nothing but the genesis was ever written.
 //!
 //! Invariant: nothing listens anywhere but on the loopback address, and no peer is contacted.

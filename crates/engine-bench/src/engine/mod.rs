@@ -6,6 +6,7 @@
 mod adapter;
 mod command;
 mod geth;
+mod help;
 mod leftover;
 mod process;
 mod ready;
@@ -17,6 +18,7 @@ pub(crate) use adapter::shared_flags;
 pub use adapter::{stats_command, unwind_command};
 pub use command::{Endpoints, Launch};
 pub use geth::{geth_init_commands, is_geth_datadir};
+pub(crate) use help::{defaults, help, names_flag};
 pub use leftover::{is_running, note_running, stop_leftover, stop_leftovers};
 pub(crate) use process::output_of;
 pub use process::{Engine, ToolRun, run_tool};
@@ -86,7 +88,7 @@ pub enum EngineError {
     /// Killing it did not end it.
     #[error(
         "process {pid} of the engine has not ended {waited:?} after SIGKILL and still holds its datadir; \
-         wait until it has (a disk may be slow to answer), then go on"
+         wait until it has (a disk may be slow to answer), then resume"
     )]
     Stuck {
         /// The process.

@@ -13,6 +13,7 @@ mod sampler;
 
 pub use calibrate::{Calibration, Calibrator};
 pub(crate) use counters::{Counters, memory_available_bytes, own_memory_bytes};
+pub(crate) use preflight::VIRTUAL_MACHINE;
 pub use preflight::{Check, Preflight};
 pub use reading::{Culprit, DiskTraffic, Pressure, Readings, Watch};
 pub use rule::{Contamination, contaminations};
@@ -26,7 +27,7 @@ use serde::{Deserialize, Serialize};
 pub enum GuardMode {
     /// It is kept and marked.
     Warn,
-    /// Its visit is void and made again, twice at most; the last one is kept and marked.
+    /// Its visit is void and repeated, at most twice; the last one counts and is marked.
     #[default]
     Void,
     /// Nothing is watched.

@@ -33,6 +33,9 @@ const FAST_CLOCKS: [&str; 4] = [
     "hyperv_clocksource_tsc_page",
 ];
 
+/// The check that tells whether the machine has a host.
+pub(crate) const VIRTUAL_MACHINE: &str = "virtual machine";
+
 /// The machine before a sweep.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preflight {
@@ -155,7 +158,7 @@ impl Machine {
                 "reading it enters the kernel; boot with clocksource=tsc where that is stable";
             (clock.into(), points, advice)
         }));
-        checks.push(check("virtual machine", Some(self.hypervisor), |is_one| {
+        checks.push(check(VIRTUAL_MACHINE, Some(self.hypervisor), |is_one| {
             let advice = "its host may take CPUs away (the guard watches steal); use a machine of your own for \
                           fine differences";
             let (found, points) = if is_one { ("yes", 5) } else { ("no", 0) };
@@ -240,9 +243,9 @@ impl Machine {
                 5,
                 "layers of a container cost writes; give --cache-dir a folder of a volume",
             ),
-            // Virtual disks say that they turn whatever they are.
+            // Virtual disks claim to rotate whatever they are.
             (_, Some(true)) if !self.hypervisor => (
-                format!("{system} on a turning disk"),
+                format!("{system} on a rotating disk"),
                 15,
                 "persistence waits for seeks; give --cache-dir a folder on a solid-state disk",
             ),
@@ -381,7 +384,7 @@ mod tests {
             ("disk", "overlay", |m| {
                 m.file_system = Some("overlay".into())
             }),
-            ("disk", "ext4 on a turning disk", |m| {
+            ("disk", "ext4 on a rotating disk", |m| {
                 m.rotational = Some(true)
             }),
             ("clock source", "hpet", |m| m.clock = Some("hpet".into())),

@@ -90,7 +90,7 @@ fn advice(payload_base: u64, base: u64) -> String {
     format!("to start from the block they build on, give --target-block {payload_base}")
 }
 
-/// Which list of a sweep: a mix of transactions, empty for lists that were brought, and a gas level.
+/// Which list of a sweep: a mix of transactions, empty for lists that were given, and a gas level.
 pub type ListKey = (String, Gas);
 
 /// Where a sweep's payload lists are, and those in memory.
@@ -149,11 +149,11 @@ impl PayloadStore {
     }
 }
 
-/// Where the payloads of a level are in a folder that was brought, for a sweep of so many levels.
-pub(crate) fn level_folder(brought: &Path, level: Level, levels: usize) -> PathBuf {
-    let named = brought.join(level.gas.to_string());
+/// Where the payloads of a level are in a folder that was given, for a sweep of so many levels.
+pub(crate) fn level_folder(folder: &Path, level: Level, levels: usize) -> PathBuf {
+    let named = folder.join(level.gas.to_string());
     if levels == 1 && !named.is_dir() {
-        return brought.to_owned();
+        return folder.to_owned();
     }
     named
 }

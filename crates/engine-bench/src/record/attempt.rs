@@ -4,7 +4,7 @@ use super::{Interleaving, VisitFacts, VisitTimes};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// One visit that was begun; a visit that was made again has several.
+/// One visit that was begun; a visit that was repeated has several.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attempt {
     /// Id of the visit.

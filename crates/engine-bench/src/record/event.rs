@@ -51,7 +51,7 @@ pub enum Event {
         #[serde(flatten)]
         facts: VisitFacts,
     },
-    /// A visit in which everything was valid, but which others disturbed: it is made again.
+    /// A visit in which everything was valid, but which others disturbed: it is repeated.
     VisitVoided {
         /// Its id.
         visit: String,
@@ -73,7 +73,7 @@ pub enum Event {
         /// What it spent its time on until then.
         times: VisitTimes,
     },
-    /// A visit that had finished, but does not count: it is made again together with those that it took
+    /// A visit that had finished, but does not count: it is repeated together with those that it took
     /// turns with, which had not.
     VisitUndone {
         /// Its id.
@@ -191,6 +191,9 @@ pub struct VisitTimes {
     pub wait_s: f64,
     /// The guard's looks and the calibration.
     pub guard_s: f64,
+    /// Gas of the measured pass; the samples say it, so it is not written.
+    #[serde(skip)]
+    pub measured_gas: u64,
 }
 
 /// What was found in a visit beside its samples.

@@ -23,7 +23,7 @@ pub(crate) const VOID_SUFFIX: &str = ".void";
 pub struct History {
     /// What was planned.
     pub plan: Plan,
-    /// What it went on with last, and the manifest that it was begun with; `None` when preparation failed.
+    /// What it was last resumed with, and the manifest that it was started with; `None` when preparation failed.
     pub begun: Option<Begun>,
     /// What an adaptive sweep decided, in order.
     pub decisions: Vec<Decision>,
@@ -68,7 +68,7 @@ impl History {
         let mut history = Self::of(Plan::read(dir)?, &journal::read(dir)?);
         let mut begun_with = history.manifest().into_iter();
         if begun_with.any(|manifest| manifest.plan_sha256 != plan_sum(dir)) {
-            let note = "plan.json is not the one that the sweep was begun with";
+            let note = "plan.json is not the one that the sweep was started with";
             history.edited.push(note.to_owned());
         }
         history.edited.extend(history.unknown(&folders));
@@ -134,7 +134,7 @@ impl History {
         all.filter(|attempt| attempt.ended == Ended::Finished)
     }
 
-    /// How often a visit was disturbed and is to be made again.
+    /// How often a visit was disturbed and is to be repeated.
     pub fn voids(&self, visit: &str) -> usize {
         let voided = self.attempts_of(visit);
         voided

@@ -4,15 +4,16 @@
 
 use super::{Environment, sum};
 use crate::{
-    engine::Variables,
+    engine::{self, Variables},
     plan::{PLAN_FILE, Plan},
-    sweep::{EngineSpec, Gas},
+    sweep::{CHUNK_POLICY_FLAG, EngineSpec, Gas},
 };
 use alloy_primitives::hex;
 use engine_api::PreparedPayload;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -33,6 +34,9 @@ pub struct Manifest {
     pub kernel: String,
     /// Model of the processor, and how many of it.
     pub processor: String,
+    /// The command line that began the sweep; empty when it was not kept.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub command: String,
     /// The environment of the engines; no part of what has to stay the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variables: Option<Variables>,
@@ -45,12 +49,15 @@ pub struct EngineSum {
     pub name: String,
     /// Sum of its program.
     pub sha256: String,
+    /// What its help calls the defaults of the axes and of the chunk policy, by flag.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub defaults: BTreeMap<String, String>,
 }
 
 /// A payload list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PayloadSum {
-    /// Mix of transactions; empty for payloads that were brought.
+    /// Mix of transactions; empty for payloads that were given.
     pub mix: String,
     /// Gas level.
     pub gas: Gas,
@@ -80,7 +87,10 @@ impl Manifest {
     /// When a program cannot be read.
     pub fn before(plan: &Plan, out: &Path) -> Result<Self, ProgramError> {
         let machine = Environment::read();
-        let engines = plan.settings.engines.iter().map(EngineSum::of);
+        let axes = plan.settings.axes.iter().map(|axis| axis.flag.as_str());
+        let flags: Vec<&str> = axes.chain([CHUNK_POLICY_FLAG]).collect();
+        let engines = plan.settings.engines.iter();
+        let engines = engines.map(|engine| EngineSum::of(engine, &flags));
         Ok(Self {
             plan_sha256: plan_sum(out),
             engines: engines.collect::<Result<_, _>>()?,
@@ -88,6 +98,7 @@ impl Manifest {
             harness_version: machine.harness_version,
             kernel: machine.kernel,
             processor: format!("{} × {}", machine.cpus, machine.cpu_model),
+            command: command(std::env::args()),
             variables: Some(variables(plan)),
         })
     }
@@ -136,7 +147,7 @@ impl Manifest {
 }
 
 impl EngineSum {
-    fn of(engine: &EngineSpec) -> Result<Self, ProgramError> {
+    fn of(engine: &EngineSpec, flags: &[&str]) -> Result<Self, ProgramError> {
         let sum = || -> io::Result<String> {
             let mut digest = Sha256::new();
             io::copy(&mut File::open(&engine.program)?, &mut digest)?;
@@ -148,8 +159,22 @@ impl EngineSum {
                 program: engine.program.clone(),
                 reason,
             })?,
+            defaults: engine::defaults(engine, flags),
         })
     }
+}
+
+/// A command line as a shell takes it, the program by its name alone.
+fn command(mut words: impl Iterator<Item = String>) -> String {
+    let program = words.next().unwrap_or_default();
+    let name = program.rsplit('/').next().unwrap_or_default().to_owned();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:%+@".contains(c);
+    let quoted = |word: String| match word.chars().all(plain) && !word.is_empty() {
+        true => word,
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    let words: Vec<String> = [name].into_iter().chain(words).map(quoted).collect();
+    words.join(" ")
 }
 
 impl PayloadSum {
@@ -194,6 +219,7 @@ mod tests {
             engines: vec![EngineSum {
                 name: "old".into(),
                 sha256: "a".repeat(64),
+                ..EngineSum::default()
             }],
             payloads: vec![PayloadSum {
                 mix: "whale".into(),
@@ -204,15 +230,31 @@ mod tests {
             harness_version: "1".into(),
             kernel: "Linux 1".into(),
             processor: "2 × X".into(),
+            command: "engine-bench sweep".into(),
             variables: None,
         }
     }
 
     #[test]
+    fn a_command_can_be_typed_again() {
+        let words = [
+            "/usr/bin/engine-bench",
+            "sweep",
+            "--set",
+            "a=b c",
+            "",
+            "it's",
+        ];
+        let found = command(words.map(str::to_owned).into_iter());
+        assert_eq!(found, r"engine-bench sweep --set 'a=b c' '' 'it'\''s'");
+    }
+
+    #[test]
     fn each_difference_is_named() {
         type Change = fn(&mut Manifest);
-        let changes: [(Change, Option<&str>); 9] = [
+        let changes: [(Change, Option<&str>); 10] = [
             (|_| {}, None),
+            (|m| m.command = "engine-bench sweep --resume x".into(), None),
             // A reboot into another kernel is told by the environment, and no reason to stop.
             (|m| m.kernel = "Linux 2".into(), None),
             (|m| m.payloads.clear(), None),

@@ -1,5 +1,6 @@
 //! What is known of a cell while a sweep is under way.
 
+use crate::figures;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -20,10 +21,7 @@ pub struct Running {
 
 impl fmt::Display for Running {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:.3}", self.cell, self.ggas_per_second)?;
-        match self.low.zip(self.high) {
-            Some((low, high)) => write!(f, " ({low:.3} to {high:.3})"),
-            None => Ok(()),
-        }
+        let figure = figures::with_half_width(self.ggas_per_second, self.low.zip(self.high));
+        write!(f, "{} {figure}", self.cell)
     }
 }

@@ -1,9 +1,6 @@
 //! Two sweeps or cells as tables: settings that differ, then results.
 
-use super::{
-    grid::{Grid, NOTHING},
-    table::render,
-};
+use super::{answer::difference, grid::Grid, table::render};
 use crate::analyze::{Between, Comparison};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -16,13 +13,14 @@ pub fn between(between: &Between) -> String {
         text.push_str("nothing is configured differently\n");
     } else {
         let rows = between.configuration.iter();
-        let rows = rows.map(|found| vec![found.name.clone(), plain(&found.a), plain(&found.b)]);
-        let grid = grid(["differs", "a", "b"], rows);
-        let _ = writeln!(text, "{}", render(&grid, false));
+        let rows = rows.map(|found| [found.name.clone(), plain(&found.a), plain(&found.b)]);
+        text += &render(&Grid::new(["differs", "a", "b"], rows));
+        text.push('\n');
     }
     let rows = between.cells.iter().map(|cell| row(cell, between));
-    let grid = grid(["cell", "b against a", "interval", "b is"], rows);
-    let _ = writeln!(text, "{}", render(&grid, false));
+    let grid = Grid::new(["cell", "b to a", "b is"], rows);
+    text += &render(&grid);
+    text.push('\n');
     let rounds = match between.same_sweep {
         true => "both are of one sweep, whose report says the same",
         false => {
@@ -51,8 +49,7 @@ pub fn between(between: &Between) -> String {
     text
 }
 
-fn row(cell: &Comparison, between: &Between) -> Vec<String> {
-    let percent = |ratio: f64| format!("{:+.2} %", 100.0 * (ratio - 1.0));
+fn row(cell: &Comparison, between: &Between) -> [String; 3] {
     let same = between.cells.iter().all(|cell| cell.a == cell.b);
     let name = if same {
         cell.a.clone()
@@ -60,23 +57,7 @@ fn row(cell: &Comparison, between: &Between) -> Vec<String> {
         format!("{} → {}", cell.a, cell.b)
     };
     let of_b = cell.clone().turned();
-    let ends = of_b.ratio.ends();
-    let interval = ends.map_or(NOTHING.to_owned(), |(low, high)| {
-        format!("{} to {}", percent(low), percent(high))
-    });
-    vec![
-        name,
-        percent(of_b.ratio.value),
-        interval,
-        of_b.verdict.to_string(),
-    ]
-}
-
-fn grid<const N: usize>(header: [&str; N], rows: impl Iterator<Item = Vec<String>>) -> Grid {
-    Grid {
-        header: header.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    }
+    [name, difference(&of_b.ratio), of_b.verdict.to_string()]
 }
 
 fn plain(value: &Value) -> String {

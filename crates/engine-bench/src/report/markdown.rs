@@ -1,123 +1,52 @@
-//! `report.md`: the same tables for people who read them later.
+//! `report.md`: the answer first, then what stands behind it, for people who read it later.
 //!
 //! Invariant: says how the numbers were made and what they do not say, beside the numbers.
 
-use super::{
-    attribution, curve, facts,
-    grid::{self, Grid},
-    model::Report,
-    traces,
-};
+use super::{answer, attribution, grid::Grid, model::Report, sections};
 use std::fmt::Write as _;
+
+/// What the figures of the grid are.
+pub(super) const ABOUT: &str = "Throughput is Σ gas / Σ (newPayload + forkchoiceUpdated) client time in Ggas/s, ± half the width of \
+     its own 95 % interval. Intervals of ratios are simultaneous over a gas level. ▼ slower, ▲ faster, ~ not separable, \
+     ? no verdict.";
+
+/// Where caveats are explained.
+pub(super) const EXPLAINED: &str = "docs/TROUBLESHOOTING.md explains each of them.";
 
 /// Renders the report.
 pub fn markdown(report: &Report) -> String {
-    let mut text = String::from("# Sweep report\n\n");
-    text.push_str(
-        "Execution throughput in Ggas/s: Σ gas / Σ (newPayload + forkchoiceUpdated) client time. \
-         `*` marks the best of a gas level.\n\n",
-    );
-    push_grid(&mut text, &grid::throughput(report));
-    push_list(&mut text, grid::notes(report));
-    text.push_str(
-        "## Cells\n\nThroughputs in Ggas/s; latency is newPayload + forkchoiceUpdated.\n\n",
-    );
-    push_grid(&mut text, &grid::details(report, grid::Evidence::Full));
-    let curves = curve::curves(report);
-    if !curves.rows.is_empty() {
-        text.push_str(
-            "## Curves\n\nA parabola over the logarithm of the value, fitted to the logarithm of throughput.\n\n",
-        );
-        push_grid(&mut text, &curves);
-    }
-    let engines = grid::engines(report);
-    if !engines.rows.is_empty() {
-        text.push_str("## Engines\n\nRatios of execution throughput on the same payloads.\n\n");
-        push_grid(&mut text, &engines);
-    }
-    push_attribution(&mut text, report);
-    push_traces(&mut text, report);
-    push_profiles(&mut text, report);
-    push_versus(&mut text, report);
-    push_comparisons(&mut text, report);
-    push_work(&mut text, report);
-    text.push_str("## Time\n\n");
+    let swept = answer::swept(report);
+    let (question, rest) = swept.split_at(swept.len().min(1));
+    let mut text = format!("# {}\n\n{}\n\n", question.concat(), rest.join(" | "));
     // Writing into a String cannot fail.
-    let _ = writeln!(text, "{}\n", grid::time_line(report));
-    if !report.failures.is_empty() {
-        text.push_str("## Failures\n\n");
-        push_list(&mut text, report.failures.iter().map(grid::failure_line));
-        if let Some(failure) = grid::telling_failure(report) {
-            let (visit, log) = (&failure.visit, failure.log.join("\n"));
-            let _ = writeln!(
-                text,
-                "The engine's log in {visit} ends with\n\n```text\n{log}\n```\n"
-            );
+    if let Some(command) = report.command() {
+        let _ = writeln!(text, "    {command}\n");
+    }
+    push_list(&mut text, answer::lines(report));
+    for grid in answer::grids(report) {
+        push_grid(&mut text, &grid);
+    }
+    let _ = writeln!(text, "{ABOUT}\n");
+    push_list(&mut text, attribution::causes(report));
+    if !report.warnings.is_empty() {
+        let _ = writeln!(text, "## Caveats\n\n{EXPLAINED}\n");
+        push_list(&mut text, report.warnings.iter().cloned());
+    }
+    for section in sections::all(report) {
+        let _ = writeln!(text, "## {}\n", section.title);
+        if !section.about.is_empty() {
+            let _ = writeln!(text, "{}\n", section.about);
+        }
+        section
+            .grids
+            .iter()
+            .for_each(|grid| push_grid(&mut text, grid));
+        push_list(&mut text, section.lines);
+        if !section.log.is_empty() {
+            let _ = writeln!(text, "```text\n{}\n```\n", section.log.join("\n"));
         }
     }
-    push_environment(&mut text, report);
     text
-}
-
-fn push_profiles(text: &mut String, report: &Report) {
-    if !report.profiles.is_empty() {
-        text.push_str("## Profiles\n\nCells that were replayed once more under a profiler.\n\n");
-        push_list(text, traces::profile_lines(report));
-    }
-}
-
-fn push_traces(text: &mut String, report: &Report) {
-    if report.traces.is_empty() {
-        return;
-    }
-    text.push_str(
-        "## Traces\n\nBlocks that were replayed once more with tracing. Perfetto (ui.perfetto.dev) opens \
-         the files.\n\n",
-    );
-    push_grid(text, &traces::table(report));
-    push_list(text, traces::lines(report));
-}
-
-fn push_attribution(text: &mut String, report: &Report) {
-    let grid = attribution::table(report);
-    if grid.rows.is_empty() {
-        return;
-    }
-    text.push_str("## Where the time goes\n\nMilliseconds a block, one phase after another.\n\n");
-    push_grid(text, &grid);
-    push_list(text, attribution::lines(report));
-}
-
-fn push_versus(text: &mut String, report: &Report) {
-    let grid = grid::versus(report);
-    if !grid.rows.is_empty() {
-        text.push_str(
-            "## Against the reference\n\nThe intervals of a gas level hold together.\n\n",
-        );
-        push_grid(text, &grid);
-    }
-}
-
-fn push_comparisons(text: &mut String, report: &Report) {
-    if report.comparisons.is_empty() {
-        return;
-    }
-    text.push_str("## Comparisons\n\n");
-    push_grid(text, &facts::comparisons(report));
-}
-
-/// What the engine counted, where it counts.
-fn push_work(text: &mut String, report: &Report) {
-    let grid = facts::work(report);
-    if !grid.rows.is_empty() {
-        text.push_str("## State root\n\nMeans per block, as the engine counts them.\n\n");
-        push_grid(text, &grid);
-    }
-}
-
-fn push_environment(text: &mut String, report: &Report) {
-    text.push_str("## Machine\n\n");
-    push_list(text, facts::machine(report));
 }
 
 fn push_grid(text: &mut String, grid: &Grid) {
@@ -134,9 +63,13 @@ fn push_row(text: &mut String, row: &[String]) {
     let _ = writeln!(text, "| {} |", cells.join(" | "));
 }
 
+/// Lines as a list; nothing of none.
 fn push_list(text: &mut String, lines: impl IntoIterator<Item = String>) {
+    let before = text.len();
     for line in lines {
         let _ = writeln!(text, "- {}", line.replace('\n', "\n  "));
     }
-    text.push('\n');
+    if text.len() > before {
+        text.push('\n');
+    }
 }

@@ -3,32 +3,32 @@
 //! Invariant: renderers take a [`Report`] and nothing else, so every one can be remade from a
 //! results folder at any time.
 
+mod answer;
 mod attribution;
 mod between;
 mod blocks;
-mod curve;
+mod caveats;
 mod facts;
 mod grid;
 mod guard;
 mod html;
-mod judged;
 mod markdown;
 mod model;
+mod names;
+mod sections;
 mod table;
-mod traces;
 mod verify;
 mod visits;
-mod warnings;
 
 pub use attribution::{ChangeReport, MovedReport};
 pub use between::between;
-pub use blocks::{BlocksReport, HistogramReport};
+pub use blocks::BlocksReport;
 pub use guard::{GuardReport, StateDrift};
 pub use html::html;
-pub use judged::AdaptiveReport;
 pub use markdown::markdown;
 pub use model::{
-    CellReport, EnvironmentReport, EstimateReport, LatencyReport, Report, RoundReport, SteadyReport,
+    AdaptiveReport, CellReport, EnvironmentReport, EstimateReport, LatencyReport, Report,
+    RoundReport, SteadyReport,
 };
 pub use table::{failures, table};
 pub use verify::{published_baseline, verify};

@@ -4,18 +4,21 @@
 
 use super::{
     attribution::{self, ChangeReport},
-    blocks::{BlocksReport, HistogramReport, Shapes},
+    blocks::{BlocksReport, blocks},
+    caveats,
     guard::GuardReport,
-    judged::AdaptiveReport,
     visits::{VisitReport, visits},
-    warnings,
 };
 use crate::{
-    analyze::{self, Attribution, Comparison, Knob, Level, NoiseFloor, Outcome, Summary, Work},
+    analyze::{
+        self, Attribution, Comparison, Knob, Level, NoiseFloor, Outcome, Stall, Summary, Widths,
+        Work,
+    },
+    figures,
     guard::Preflight,
     profile::CellProfile,
-    record::{Environment, Failure, Manifest, TimeSplit, log::engine_time_source},
-    sweep::Settings,
+    record::{Decision, Environment, Failure, Manifest, TimeSplit, log::engine_time_source},
+    sweep::{MIX_AXIS, Settings},
     trace::CellTraces,
 };
 use bench_stats::{Estimate, Latencies, interval::CONFIDENCE, steady::Steadiness};
@@ -35,6 +38,8 @@ pub struct Report {
     pub format: String,
     /// Version of the format.
     pub version: u64,
+    /// When the first visit began, as Unix time in milliseconds; 0 when none did.
+    pub begun_unix_ms: u64,
     /// Whether every visit was made.
     pub complete: bool,
     /// One entry per cell, in the order of the plan.
@@ -45,7 +50,11 @@ pub struct Report {
     pub comparisons: Vec<Comparison>,
     /// How much identical cells differ.
     pub noise_floor: NoiseFloor,
-    /// What moved between each cell and the best of its level.
+    /// How wide intervals were after every round, by gas level; empty with one round.
+    pub widths: Vec<Widths>,
+    /// Payloads that alone took much of a pass: the worst of each gas level that has one.
+    pub stalls: Vec<Stall>,
+    /// What moved between each cell and the reference of its level.
     #[serde(default)]
     pub attribution: Vec<ChangeReport>,
     /// Traces of single blocks that were made after everything was measured.
@@ -102,15 +111,13 @@ pub struct CellReport {
     pub engine_ggas_per_second: Option<EstimateReport>,
     /// Client time of newPayload and forkchoiceUpdated together.
     pub latency_us: Option<LatencyReport>,
-    /// How these latencies are distributed; null when no visit gave numbers.
-    #[serde(default)]
-    pub histogram: Option<HistogramReport>,
-    /// The same block by block; null when no visit gave numbers.
+    /// These latencies block by block; null when no visit gave numbers.
     #[serde(default)]
     pub blocks: Option<BlocksReport>,
     /// Whether the knob acted.
     pub knob: Knob,
     /// What the engine counted per block; null when it counts no jobs.
+    #[serde(default)]
     pub work: Option<Work>,
     /// Whether the engine compared state roots with the headers'.
     #[serde(default = "checked")]
@@ -177,6 +184,19 @@ pub struct LatencyReport {
     pub max: f64,
 }
 
+/// How the rounds of an adaptive sweep were decided.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AdaptiveReport {
+    /// Half width that intervals were to reach, relative.
+    pub precision: f64,
+    /// Time it was given, in seconds; null without a budget.
+    pub budget_s: Option<f64>,
+    /// Rounds made, also partly.
+    pub rounds: u64,
+    /// Every decision, in order.
+    pub decisions: Vec<Decision>,
+}
+
 /// The machine and the engines.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EnvironmentReport {
@@ -197,19 +217,24 @@ impl Report {
     pub fn of(outcome: &Outcome) -> Self {
         let summaries = analyze::summarize(outcome);
         let comparisons = analyze::compare(outcome, &summaries);
-        let shapes = Shapes::of(outcome);
         let begun = outcome.begun.clone().unwrap_or_default();
         let mut report = Self {
             format: FORMAT.to_owned(),
             version: VERSION,
+            begun_unix_ms: outcome
+                .attempts
+                .first()
+                .map_or(0, |attempt| attempt.began_unix_ms),
             complete: outcome.complete && outcome.edited.is_empty(),
             cells: summaries
                 .iter()
-                .map(|summary| CellReport::of(summary, &outcome.plan.settings, &shapes))
+                .map(|summary| CellReport::of(summary, outcome))
                 .collect(),
             levels: comparisons.levels,
-            noise_floor: comparisons.noise_floor,
             comparisons: comparisons.pairs,
+            noise_floor: comparisons.noise_floor,
+            widths: analyze::widths(outcome),
+            stalls: analyze::stalls(outcome),
             attribution: Vec::new(),
             traces: outcome.traces.clone(),
             profiles: outcome.profiles.clone(),
@@ -228,15 +253,32 @@ impl Report {
             },
             configuration: outcome.plan.settings.clone(),
         };
-        for cell in &mut report.cells {
-            cell.attribution = analyze::attribute(outcome, &cell.id);
-        }
-        report.attribution = attribution::changes(&report);
-        report.warnings = outcome.edited.clone();
-        report.warnings.extend(outcome.notes.iter().cloned());
-        let found = warnings::of(&report);
-        report.warnings.extend(found);
+        report.attribution = attribution::changes(outcome, &report);
+        let found = [
+            outcome.edited.clone(),
+            outcome.notes.clone(),
+            caveats::of(&report),
+        ];
+        report.warnings = found.concat();
         report
+    }
+
+    /// The cell of that id.
+    pub(super) fn cell(&self, id: &str) -> Option<&CellReport> {
+        self.cells.iter().find(|cell| cell.id == id)
+    }
+
+    /// The command line that began the sweep, where it was kept.
+    pub(super) fn command(&self) -> Option<&str> {
+        let manifest = self.environment.manifest.as_ref()?;
+        (!manifest.command.is_empty()).then_some(&manifest.command)
+    }
+
+    /// What an engine's help calls the default of a flag.
+    pub(super) fn default_of(&self, engine: &str, flag: &str) -> Option<String> {
+        let manifest = self.environment.manifest.as_ref()?;
+        let engine = manifest.engines.iter().find(|sum| sum.name == engine)?;
+        engine.defaults.get(flag).cloned()
     }
 
     /// Whether any cell has a number.
@@ -275,7 +317,8 @@ impl SteadyReport {
 }
 
 impl CellReport {
-    fn of(summary: &Summary, settings: &Settings, shapes: &Shapes<'_>) -> Self {
+    fn of(summary: &Summary, outcome: &Outcome) -> Self {
+        let settings = &outcome.plan.settings;
         let kind = settings.engines.iter().find_map(|engine| {
             let named = engine.name == summary.cell.engine;
             named.then_some(engine.kind)
@@ -306,20 +349,53 @@ impl CellReport {
             wall_clock_ggas_per_second: summary.wall_clock.map(EstimateReport::of),
             engine_ggas_per_second: engine,
             latency_us: summary.latency_us.map(LatencyReport::of),
-            histogram: shapes.histogram(&summary.cell),
-            blocks: shapes.blocks(&summary.cell),
+            blocks: blocks(outcome, &summary.cell),
             knob: summary.knob.clone(),
             work: summary.work.clone(),
             root_checked: summary.root_checked,
             steady_state: summary
                 .steady_state
                 .map(|found| SteadyReport::of(found, settings.min_effect)),
-            attribution: None,
+            attribution: analyze::attribute(outcome, &summary.cell.id, |_| true),
         }
     }
 }
 
+impl Level {
+    /// Whether a cell is of this level.
+    pub(super) fn is_of(&self, cell: &CellReport) -> bool {
+        let mix = cell.axes.get(MIX_AXIS).and_then(Value::as_str);
+        cell.axes.get("gas") == Some(&self.load.gas.0.into())
+            && (self.load.mix.is_none() || self.load.mix.as_deref() == mix)
+    }
+}
+
+impl AdaptiveReport {
+    fn of(outcome: &Outcome) -> Option<Self> {
+        let adaptive = outcome.plan.settings.adaptive?;
+        let rounds = outcome.passes.values().flat_map(|rounds| rounds.keys());
+        Some(Self {
+            precision: adaptive.precision,
+            budget_s: adaptive.budget_s,
+            rounds: rounds.max().copied().unwrap_or(0),
+            decisions: outcome.decisions.clone(),
+        })
+    }
+}
+
 impl EstimateReport {
+    /// The value with the half width of its interval.
+    pub(super) fn text(&self) -> String {
+        figures::with_half_width(self.value, self.low.zip(self.high))
+    }
+
+    /// Half the width of its interval relative to the value, where that is known.
+    pub(super) fn relative_half(&self) -> Option<f64> {
+        let ends = self.low.zip(self.high);
+        let (low, high) = ends.filter(|ends| figures::is_telling(*ends))?;
+        Some((high - low) / 2.0 / self.value)
+    }
+
     fn of(estimate: Estimate) -> Self {
         let Estimate { value, interval } = estimate;
         Self {

@@ -1,6 +1,6 @@
 //! Resetting a datadir to the base block between passes.
 //!
-//! Invariant: a datadir that the user brought is only ever read, unless it is worked on in place.
+//! Invariant: a datadir that the user gave is only ever read, unless it is worked on in place.
 
 mod copy;
 
@@ -26,7 +26,7 @@ pub struct Workspace {
     pub pristine: PathBuf,
     /// Head of the pristine datadir.
     pub pristine_head: u64,
-    /// How it is brought back.
+    /// How it is reset.
     pub method: ResetMethod,
     /// Whether a copy may share immutable files with the pristine datadir.
     pub tables: Tables,

@@ -5,7 +5,7 @@
 
 use super::ResolveError;
 use crate::{
-    engine::output_of,
+    engine::{help, names_flag, output_of},
     sweep::{EMBEDDED_ENGINE, EngineKind, EngineSpec, is_engine_flag},
 };
 use nix::unistd::{AccessFlags, access};
@@ -127,24 +127,6 @@ fn find_missing_flags(engines: &mut [EngineSpec], knobs: &[&str]) -> Result<(), 
         }
     }
     Ok(())
-}
-
-fn help(engine: &EngineSpec) -> String {
-    let words: &[&str] = match engine.kind {
-        EngineKind::Geth => &["--help"],
-        EngineKind::BenchReth | EngineKind::Reth => &["node", "--help"],
-    };
-    output_of(&engine.program, words)
-}
-
-/// Whether a help text has the flag as a whole word.
-fn names_flag(help: &str, flag: &str) -> bool {
-    let ends_word = |rest: &str| {
-        !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
-    };
-    let spelled = format!("--{flag}");
-    help.match_indices(&spelled)
-        .any(|(at, _)| ends_word(&help[at + spelled.len()..]))
 }
 
 /// The first line that a program prints when it is asked for its version.

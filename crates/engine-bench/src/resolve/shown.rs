@@ -193,7 +193,7 @@ mod tests {
         insta::assert_snapshot!(shown(&settings, &origins));
 
         let names: Vec<&str> = rows(&settings).iter().map(|(name, _)| *name).collect();
-        // A state and payloads that were brought have rows instead of these that were made.
+        // A state and payloads that were given have rows instead of these that were made.
         // The same goes for rounds that were asked for instead of found.
         let elsewhere = [
             "question",

@@ -1,6 +1,6 @@
 //! Working copies for cells that take turns: a datadir, a pid file and so an engine for each.
 //!
-//! Invariant: a copy is made when it is first needed and used again in later rounds, brought back like
+//! Invariant: a copy is made when it is first needed and used again in later rounds, reset like
 //! any other; two cells of a group never share one. Before anything is measured it is known that there is
 //! room for all of them.
 

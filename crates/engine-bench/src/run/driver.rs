@@ -11,6 +11,7 @@ use super::{
     visit::Visiting,
 };
 use crate::{
+    figures,
     guard::{Calibrator, Contamination, GuardMode, Preflight},
     live::Visited,
     plan::{Plan, Visit},
@@ -116,8 +117,10 @@ pub async fn drive(
         let total = payloads_to_send(plan, batch.visits());
         options.progress.begin(total, &batch.name);
         let mut place = Place {
-            number: 1,
+            made: 0,
             of: batch.visits().count(),
+            began: Instant::now(),
+            ends_sweep: plan.settings.adaptive.is_none(),
         };
         for (index, group) in batch.groups.iter().enumerate() {
             let round = group.first().map_or(0, |visit| visit.round);
@@ -134,7 +137,7 @@ pub async fn drive(
             if !goes_on {
                 break;
             }
-            place.number += group.len();
+            place.made += group.len();
             let next = batch.groups.get(index + 1).and_then(|next| next.first());
             if next.is_none_or(|next| next.round != round) {
                 estimate(options, round)?;
@@ -181,12 +184,26 @@ fn estimate(options: &Options<'_>, round: u64) -> Result<(), DriveError> {
     Ok(())
 }
 
-/// Which visits of a batch come next.
+/// How far a batch is.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Of the first one, counted from 1.
-    number: usize,
+    /// Visits that are over.
+    made: usize,
     of: usize,
+    began: Instant,
+    /// Whether nothing comes behind the batch.
+    ends_sweep: bool,
+}
+
+impl Place {
+    /// What the rest of the batch takes if its visits take as long as those before; nothing behind the last.
+    fn left(self, now: Instant) -> Option<String> {
+        let left = self.of.checked_sub(self.made).filter(|left| *left > 0)?;
+        let visit_s = (now - self.began).as_secs_f64() / self.made.max(1) as f64;
+        let left = figures::duration(visit_s * left as f64);
+        let of = if self.ends_sweep { "" } else { " of the round" };
+        Some(format!("{left}{of} left"))
+    }
 }
 
 /// Makes visits, those that were disturbed again.
@@ -201,7 +218,8 @@ struct Driver<'a> {
 
 /// How a visit ended.
 enum Ended {
-    Kept(Vec<Contamination>),
+    /// With its throughput in gigagas per second.
+    Kept(f64, Vec<Contamination>),
     Voided(Vec<Contamination>),
     Failed(StepError),
 }
@@ -242,10 +260,17 @@ impl<'a> Driver<'a> {
             let ended = self.once(group, attempt, left, journal).await?;
             rounds.took(began.elapsed());
             for (index, (visit, ended)) in group.iter().zip(&ended).enumerate() {
-                let place = format!("visit {}/{} {}", place.number + index, place.of, visit.id());
-                self.options.progress.line(&described(&place, ended));
+                let place = Place {
+                    made: place.made + index + 1,
+                    ..place
+                };
+                let left = place
+                    .left(Instant::now())
+                    .filter(|_| index + 1 == group.len());
+                let name = format!("visit {}/{} {}", place.made, place.of, visit.id());
+                self.options.progress.line(&described(&name, ended, left));
                 self.options.progress.visited(match ended {
-                    Ended::Kept(_) => Visited::Kept,
+                    Ended::Kept(..) => Visited::Kept,
                     Ended::Voided(_) => Visited::Void,
                     Ended::Failed(_) => Visited::Failed,
                 });
@@ -254,7 +279,7 @@ impl<'a> Driver<'a> {
                 self.repeats.voided();
                 continue;
             }
-            if ended.iter().any(|ended| matches!(ended, Ended::Kept(_))) {
+            if ended.iter().any(|ended| matches!(ended, Ended::Kept(..))) {
                 self.repeats.kept();
             }
             return Ok(true);
@@ -360,7 +385,8 @@ impl<'a> Driver<'a> {
         if let Some(cell) = self.plan.cell(&visit.cell) {
             self.patience.took(cell, made.took);
         }
-        Ok(Ended::Kept(found))
+        let ggas_per_second = times.measured_gas as f64 / 1e9 / times.measured_s;
+        Ok(Ended::Kept(ggas_per_second, found))
     }
 
     /// Which of its engine's working copies each visit of a group gets. The order of visits changes from
@@ -466,18 +492,20 @@ fn disk_has_room(out: &Path, visit: &str, error: &StepError) -> Result<(), Drive
     }
 }
 
-/// How a visit ended, as a line.
-fn described(place: &str, ended: &Ended) -> String {
+/// How a visit ended, and what is left, as a line.
+fn described(visit: &str, ended: &Ended, left: Option<String>) -> String {
     let details = |found: &[Contamination]| {
         let details: Vec<&str> = found.iter().map(|found| found.detail.as_str()).collect();
         details.join("; ")
     };
-    match ended {
-        Ended::Kept(found) if found.is_empty() => format!("{place}: done"),
-        Ended::Kept(found) => format!("{place}: done, though {}", details(found)),
-        Ended::Voided(found) => format!("{place}: void, {}; made again", details(found)),
-        Ended::Failed(error) => format!("{place}: failed, {error}"),
-    }
+    let how = match ended {
+        Ended::Kept(value, found) if found.is_empty() => format!("{value:.3} Ggas/s"),
+        Ended::Kept(value, found) => format!("{value:.3} Ggas/s, though {}", details(found)),
+        Ended::Voided(found) => format!("void, {}; made again", details(found)),
+        Ended::Failed(error) => format!("failed, {error}"),
+    };
+    let left = left.map_or(String::new(), |left| format!(" ({left})"));
+    format!("{visit}: {how}{left}")
 }
 
 /// Payloads of all passes, for the progress bar; unknown counts are left out.
@@ -502,6 +530,27 @@ fn payloads_to_send<'v>(plan: &Plan, visits: impl Iterator<Item = &'v Visit>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_has_the_value_of_a_visit_and_the_time_left() {
+        let began = Instant::now();
+        let place = |made, ends_sweep| Place {
+            made,
+            of: 8,
+            began,
+            ends_sweep,
+        };
+        let left = |made, ends_sweep| place(made, ends_sweep).left(began + Duration::from_secs(90));
+        let kept = Ended::Kept(0.48321, Vec::new());
+        for (made, ends_sweep, expected) in [
+            (3, true, "3/8 a: 0.483 Ggas/s (2m30s left)"),
+            (3, false, "3/8 a: 0.483 Ggas/s (2m30s of the round left)"),
+            (8, true, "8/8 a: 0.483 Ggas/s"),
+        ] {
+            let name = format!("{made}/8 a");
+            assert_eq!(described(&name, &kept, left(made, ends_sweep)), expected);
+        }
+    }
 
     #[test]
     fn a_full_disk_ends_a_sweep_and_a_failure_elsewhere_does_not() {

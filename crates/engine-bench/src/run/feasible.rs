@@ -85,7 +85,7 @@ pub fn writable(path: &Path, flag: &str) -> Result<(), Infeasible> {
     })
 }
 
-/// A datadir that was brought is one of the engine, and nobody works in it.
+/// A datadir that was given is one of the engine, and nobody works in it.
 fn datadir(settings: &Settings, engine: &EngineSpec) -> Result<(), Infeasible> {
     let BaseSource::Datadir { path, .. } = &settings.base else {
         return Ok(());
@@ -180,7 +180,7 @@ fn fits(settings: &Settings, needed: u64, what: &str, advice: &str) -> Result<()
     }
 }
 
-/// Lists that were brought are whole and build on the base block; lists can be generated otherwise.
+/// Lists that were given are whole and build on the base block; lists can be generated otherwise.
 fn payloads(settings: &Settings) -> Result<(), Infeasible> {
     let PayloadSource::Folder { path } = &settings.payloads else {
         return match &settings.base {

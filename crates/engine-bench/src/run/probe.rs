@@ -114,7 +114,7 @@ impl Probe<'_> {
         self.check_limit(base)?;
         let (PayloadSource::Generated { .. }, Some(builder)) = (&self.settings.payloads, builder)
         else {
-            return Ok(PayloadStore::new(self.brought()));
+            return Ok(PayloadStore::new(self.given()));
         };
         let mut folders = Vec::new();
         for mix in self.settings.mixes() {
@@ -212,8 +212,8 @@ impl Probe<'_> {
         Err(StepError::new(Step::Payloads, &cause))
     }
 
-    /// Where the payloads of each level are, of those that were brought.
-    fn brought(&self) -> Vec<(ListKey, PathBuf)> {
+    /// Where the payloads of each level are, of those that were given.
+    fn given(&self) -> Vec<(ListKey, PathBuf)> {
         let PayloadSource::Folder { path } = &self.settings.payloads else {
             return Vec::new();
         };
@@ -226,7 +226,7 @@ impl Probe<'_> {
     }
 }
 
-/// Why payloads cannot be generated on a datadir that was brought.
+/// Why payloads cannot be generated on a datadir that was given.
 pub(super) fn no_origin(datadir: &Path) -> String {
     format!(
         "payloads cannot be generated on {}, which engine-bench init did not make (it has no \

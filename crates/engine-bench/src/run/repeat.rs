@@ -1,4 +1,4 @@
-//! How often a disturbed visit is made again, and where the files of a void one go.
+//! How often a disturbed visit is repeated, and where the files of a void one go.
 //!
 //! Invariant: a machine that is always disturbed costs a bounded number of repetitions, not a
 //! multiple of the sweep.
@@ -12,7 +12,7 @@ use crate::{
 };
 use std::{fs, io, path::Path, time::Duration};
 
-/// Times that one visit is made again.
+/// Times that one visit is repeated.
 const REPEATS_OF_A_VISIT: u64 = 2;
 
 /// Repetitions that any sweep may make.
@@ -60,11 +60,11 @@ impl Repeats {
         left: Option<Duration>,
     ) -> bool {
         let disturbed = found.any(|found| !(self.interleaved && found.is_shared()));
-        // What cannot be made again is worth more than nothing.
+        // What cannot be repeated is worth more than nothing.
         disturbed && left.is_none_or(|left| 2 * took <= left)
     }
 
-    /// Whether a visit that was disturbed at its `attempt`, counted from 1, may be made again.
+    /// Whether a visit that was disturbed at its `attempt`, counted from 1, may be repeated.
     pub(super) fn allows_after(&self, attempt: u64) -> bool {
         self.mode == GuardMode::Void
             && attempt <= REPEATS_OF_A_VISIT
@@ -138,7 +138,7 @@ mod tests {
     }
 
     /// What is found in a visit of 5 s with so many seconds left, and whether cells that were visited one after
-    /// another, or interleaved, are made again for it.
+    /// another, or interleaved, are repeated for it.
     #[test]
     fn what_slows_all_cells_alike_is_no_reason_and_a_budget_without_time_allows_none() {
         for (rules, left_s, alone, interleaved) in [

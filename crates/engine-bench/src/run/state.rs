@@ -41,13 +41,13 @@ pub(super) struct Pristine {
 
 /// What an engine's datadir is a copy of.
 pub(super) enum Source {
-    /// A datadir that was brought.
-    Brought(Pristine),
+    /// A datadir that was given.
+    Given(Pristine),
     /// The state that a profile and a seed make.
     Made { profile: String, seed: u64 },
 }
 
-/// What the datadir of an engine is a copy of; `None` when it cannot read the one that was brought.
+/// What the datadir of an engine is a copy of; `None` when it cannot read the one that was given.
 pub(super) fn source(settings: &Settings, engine: &EngineSpec) -> Option<Source> {
     match &settings.base {
         BaseSource::Generated { profile } => Some(Source::Made {
@@ -57,7 +57,7 @@ pub(super) fn source(settings: &Settings, engine: &EngineSpec) -> Option<Source>
         BaseSource::Datadir { path, .. } => {
             if engine.kind != EngineKind::Geth || engine::is_geth_datadir(path) {
                 let (path, tables) = (path.clone(), Tables::Copied);
-                return Some(Source::Brought(Pristine { path, tables }));
+                return Some(Source::Given(Pristine { path, tables }));
             }
             let Origin { profile, seed, .. } = Origin::of(path)?;
             Some(Source::Made { profile, seed })
@@ -68,7 +68,7 @@ pub(super) fn source(settings: &Settings, engine: &EngineSpec) -> Option<Source>
 /// What the datadir of an engine is a copy of, where that exists before anything is made.
 pub(super) fn known(settings: &Settings, cache: &Cache, engine: &EngineSpec) -> Option<Pristine> {
     match source(settings, engine)? {
-        Source::Brought(pristine) => Some(pristine),
+        Source::Given(pristine) => Some(pristine),
         Source::Made { profile, seed } => {
             let made = engine.kind != EngineKind::Geth && cache.has_state(&profile, seed);
             made.then(|| Pristine {
@@ -92,7 +92,7 @@ impl States<'_> {
     pub(super) async fn of(&self, engine: &EngineSpec) -> Result<Pristine, StepError> {
         let no_state = || StepError::new(Step::State, &no_state(engine));
         let (profile, seed) = match source(self.settings, engine).ok_or_else(no_state)? {
-            Source::Brought(pristine) => return Ok(pristine),
+            Source::Given(pristine) => return Ok(pristine),
             Source::Made { profile, seed } => (profile, seed),
         };
         let key = StateKey {

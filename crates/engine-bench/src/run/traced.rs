@@ -253,7 +253,7 @@ impl TracedCell<'_> {
             let Some(root) = block.spans.first().filter(|_| block.role == Role::Chosen) else {
                 continue;
             };
-            // Saving belongs to no block's trace, but shares its time.
+            // Persistence belongs to no block's trace, but shares its time.
             let belongs = |span: &&Span| {
                 span.trace == root.trace
                     || (span.start_ns < root.end_ns && span.end_ns > root.start_ns)

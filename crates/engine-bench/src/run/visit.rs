@@ -1,5 +1,5 @@
 //! One visit of one cell: a discarded pass, then a measured one, each on a datadir that was
-//! brought back and an engine that was just started.
+//! reset and an engine that was just started.
 //!
 //! Invariant: leaving a visit in any way, also by being dropped on Ctrl-C, stops its engine.
 
@@ -242,11 +242,13 @@ impl Visiting<'_> {
         log::join(&mut samples, &facts);
         sample::write_pass(&pass.dir, &samples).in_step(Step::Write)?;
         let answering_ns: u64 = samples.iter().map(Sample::total_ns).sum();
-        let answering_s = match pass.step {
-            Step::WarmUp => &mut times.warmup_s,
-            _ => &mut times.measured_s,
-        };
-        *answering_s += answering_ns as f64 / 1e9;
+        let answering_s = answering_ns as f64 / 1e9;
+        if pass.step == Step::WarmUp {
+            times.warmup_s += answering_s;
+        } else {
+            times.measured_s += answering_s;
+            times.measured_gas += samples.iter().map(|sample| sample.gas_used).sum::<u64>();
+        }
         Ok(PassFacts {
             pass: pass.names().0.to_owned(),
             samples_sha256: sample::sum_of(&pass.dir).in_step(Step::Write)?,

@@ -54,7 +54,7 @@ impl EngineKind {
         }
     }
 
-    /// Whether a datadir can be brought back by a command of the engine.
+    /// Whether the engine has a command that unwinds a datadir.
     pub fn can_unwind(self) -> bool {
         self != Self::Geth
     }

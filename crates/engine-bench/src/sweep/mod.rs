@@ -21,6 +21,9 @@ use std::path::PathBuf;
 /// The flag that `--chunks` is short for.
 pub const CHUNK_SIZE_FLAG: &str = "engine.multiproof-chunk-size";
 
+/// bench-reth's flag for when a batch is cut.
+pub const CHUNK_POLICY_FLAG: &str = "bench.chunk-policy";
+
 /// The name of the engine this program carries itself.
 pub const EMBEDDED_ENGINE: &str = "bench-reth";
 
@@ -114,7 +117,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Settings {
-    /// The mixes of transactions that payloads are generated from; none when they are brought.
+    /// The mixes of transactions that payloads are generated from; none when they are given.
     pub fn mixes(&self) -> Vec<&str> {
         let PayloadSource::Generated { mix } = &self.payloads else {
             return Vec::new();
@@ -174,7 +177,7 @@ pub enum BaseSource {
         /// `small`, `medium` or `large…`.
         profile: String,
     },
-    /// A datadir that the user brought.
+    /// A datadir that the user gave.
     Datadir {
         /// The folder.
         path: PathBuf,
@@ -192,7 +195,7 @@ pub enum PayloadSource {
         /// `mainnet`, `cold-storage`, `whale` or `transfers`; the first one where mixes are an axis.
         mix: String,
     },
-    /// A folder that the user brought: one folder per gas level, or payloads.
+    /// A folder that the user gave: one folder per gas level, or payloads.
     Folder {
         /// The folder.
         path: PathBuf,

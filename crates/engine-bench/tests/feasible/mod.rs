@@ -2,6 +2,13 @@
 
 use super::Fixture;
 use engine_bench::run;
+use std::{fs, path::Path};
+
+/// What is said of a sweep of the fixture; nothing when it is feasible.
+fn said(fixture: &Fixture, flags: &[&str]) -> String {
+    let checked = run::check_feasible(&fixture.plan(flags));
+    checked.map_or_else(|error| error.to_string(), |()| String::new())
+}
 
 #[test]
 fn lists_that_no_visit_could_replay_are_refused() {
@@ -40,12 +47,44 @@ fn lists_that_no_visit_could_replay_are_refused() {
         ),
     ];
     for (flags, parts) in refused {
-        let checked = run::check_feasible(&fixture.plan(flags));
-        let said = checked.map_or_else(|error| error.to_string(), |()| String::new());
+        let said = said(&fixture, flags);
         assert_eq!(said.is_empty(), parts.is_empty(), "{flags:?}: {said}");
         for part in parts {
             assert!(said.contains(part), "{flags:?}: `{part}` is not in: {said}");
         }
     }
     assert!(!fixture.path("cache").exists(), "nothing is made");
+}
+
+#[test]
+fn payload_folders_that_cannot_be_used_are_named() {
+    type Damage = fn(&Path);
+    let damages: [(Damage, &str); 4] = [
+        (
+            |dir| fs::write(dir.join("payload_block_5.json"), "{\"executionPayload\":").unwrap(),
+            "payload_block_5.json",
+        ),
+        (
+            |dir| fs::write(dir.join("other.json"), "{}").unwrap(),
+            "does not belong in a payload folder",
+        ),
+        (
+            |dir| fs::remove_file(dir.join("payload_block_5.json")).unwrap(),
+            "no payload for block 5",
+        ),
+        (
+            |dir| {
+                (4..8).for_each(|n| {
+                    fs::remove_file(dir.join(format!("payload_block_{n}.json"))).unwrap()
+                })
+            },
+            "holds no payload_block_<N>.json",
+        ),
+    ];
+    for (damage, expected) in damages {
+        let fixture = Fixture::new("ok");
+        damage(&fixture.path("payloads/10M"));
+        let said = said(&fixture, &[]);
+        assert!(said.contains(expected), "{said}");
+    }
 }

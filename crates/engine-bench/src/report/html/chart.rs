@@ -1,6 +1,6 @@
 //! Drawing: axes and shapes become an SVG that takes the page's text colour.
 //!
-//! Invariant: every dot, box and area has a title with its figures, which browsers show on hovering.
+//! Invariant: every dot and box has a title with its figures, which browsers show on hovering.
 //! A chart is as wide as a phone, so that its text keeps its size there; wide pages put charts side
 //! by side.
 
@@ -39,8 +39,6 @@ pub(super) const COLOURS: [RGBColor; 8] = [
 ];
 /// What is among the best, or went well.
 pub(super) const GOOD: RGBColor = RGBColor(42, 157, 92);
-/// What failed.
-pub(super) const BAD: RGBColor = RGBColor(214, 69, 65);
 /// What is there for orientation.
 pub(super) const GREY: RGBColor = RGBColor(128, 128, 128);
 
@@ -59,8 +57,8 @@ enum Form {
     Dot(Point),
     Ring(Point),
     Box(Point, Point),
-    Area(Vec<Point>),
     Line(Vec<Point>),
+    Text(Point),
 }
 
 impl Shape {
@@ -77,12 +75,13 @@ impl Shape {
         Self::new(Form::Box(corners.0, corners.1), colour, title)
     }
 
-    pub(super) fn area(points: Vec<Point>, colour: RGBColor, title: String) -> Self {
-        Self::new(Form::Area(points), colour, title)
-    }
-
     pub(super) fn line(points: Vec<Point>, colour: RGBColor) -> Self {
         Self::new(Form::Line(points), colour, String::new())
+    }
+
+    /// Words to the right of a point and below it.
+    pub(super) fn text(at: Point, words: String) -> Self {
+        Self::new(Form::Text(at), GREY, words)
     }
 
     fn new(form: Form, colour: RGBColor, title: String) -> Self {
@@ -103,9 +102,9 @@ impl Shape {
 
     fn points(&self) -> Vec<Point> {
         match &self.form {
-            Form::Dot(at) | Form::Ring(at) => vec![*at],
+            Form::Dot(at) | Form::Ring(at) | Form::Text(at) => vec![*at],
             Form::Box(from, to) => vec![*from, *to],
-            Form::Area(points) | Form::Line(points) => points.clone(),
+            Form::Line(points) => points.clone(),
         }
     }
 
@@ -113,8 +112,7 @@ impl Shape {
         match self.form {
             Form::Dot(_) | Form::Ring(_) => "<circle",
             Form::Box(..) => "<rect",
-            Form::Area(_) => "<polygon",
-            Form::Line(_) => "",
+            Form::Line(_) | Form::Text(_) => "",
         }
     }
 }
@@ -177,6 +175,26 @@ impl Axis {
                 .iter()
                 .map(|value| (value.log10(), text(*value)))
                 .collect(),
+            unit: unit.to_owned(),
+        }
+    }
+
+    /// These labels at these places, which ascend; one too close to that before is left out.
+    pub(super) fn labelled(
+        ends: Point,
+        labels: impl Iterator<Item = (f64, String)>,
+        unit: &str,
+    ) -> Self {
+        let mut ticks: Vec<(f64, String)> = Vec::new();
+        for (at, label) in labels {
+            let near = |(last, _): &(f64, String)| at - last < (ends.1 - ends.0) / 12.0;
+            if !ticks.last().is_some_and(near) {
+                ticks.push((at, shortened(&label)));
+            }
+        }
+        Self {
+            ends,
+            ticks,
             unit: unit.to_owned(),
         }
     }
@@ -337,19 +355,20 @@ fn plot(
             Form::Box(from, to) => {
                 chart.draw_series([Rectangle::new([*from, *to], style.filled())])?;
             }
-            Form::Area(points) => {
-                chart.draw_series([Polygon::new(points.clone(), style.filled())])?;
-            }
             Form::Line(points) => {
                 let line = PathElement::new(points.clone(), style.stroke_width(1));
                 chart.draw_series([line])?;
+            }
+            Form::Text(at) => {
+                let font = LABELS.into_font().color(&shape.colour);
+                chart.draw_series([Text::new(shape.title.clone(), *at, font)])?;
             }
         }
     }
     Ok(())
 }
 
-/// Gives the shapes their titles, in the order they were drawn. Axes have no dot, box or area.
+/// Gives the shapes their titles, in the order they were drawn. Axes have no dot or box.
 fn titled(svg: &str, shapes: &[&Shape]) -> Option<String> {
     let mut text = String::with_capacity(2 * svg.len());
     let mut rest = svg;
@@ -401,11 +420,6 @@ mod tests {
             Shape::dot((0.5, 0.5), GOOD, "a <dot>".into()),
             Shape::rect(((0.0, 0.0), (1.0, 1.0)), GREY, "a box".into()).faint(0.0),
             Shape::dot((0.1, f64::NAN), GOOD, "nowhere".into()),
-            Shape::area(
-                vec![(0.0, 0.0), (1.0, 0.0), (1.0, 1.0)],
-                BAD,
-                "an area".into(),
-            ),
             Shape::ring((0.2, 0.2), GOOD, "a ring".into()),
         ];
         let axis = || Axis::linear((0.0, 1.0), "u");
@@ -421,7 +435,6 @@ mod tests {
         };
         assert_eq!(title_of("<circle"), ["a &lt;dot&gt;", "a ring"]);
         assert_eq!(title_of("<rect"), ["a box"]);
-        assert_eq!(title_of("<polygon"), ["an area"]);
         assert!(!svg.contains("nowhere") && !svg.contains("#000000"));
     }
 

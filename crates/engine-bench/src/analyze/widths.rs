@@ -1,0 +1,117 @@
+//! What every round bought: how wide the intervals of a gas level were after it.
+//!
+//! Invariant: the same intervals as the report would have given at that moment.
+
+use super::{compare::error, outcome::Outcome, summary::rounds_of};
+use crate::plan::{Cell, Load};
+use bench_stats::{Layout, Rules, compare_all};
+use serde::{Deserialize, Serialize};
+
+/// The intervals of a gas level, round by round.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Widths {
+    /// The level.
+    #[serde(flatten)]
+    pub load: Load,
+    /// From the first round that gives an interval on.
+    pub rounds: Vec<Width>,
+}
+
+/// The intervals of a gas level after a round.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Width {
+    /// The round.
+    pub round: u64,
+    /// Half the width of the widest interval between cells of that round, relative.
+    pub half: f64,
+}
+
+/// The widths of every level that has an interval.
+pub fn widths(outcome: &Outcome) -> Vec<Widths> {
+    let of_level = |load: Load| {
+        let of_load = |cell: &&Cell| load.is_of(cell);
+        let cells = outcome.plan.cells.iter().filter(of_load);
+        let controls = outcome.plan.controls.iter().filter(of_load);
+        let compared = cells.clone().count();
+        let cells: Vec<&Cell> = cells.chain(controls).collect();
+        let rounds = cells
+            .iter()
+            .filter_map(|cell| outcome.passes.get(&cell.id)?.keys().max());
+        let last = rounds.max().copied().unwrap_or(0);
+        let rounds = (2..=last).filter_map(|round| after(outcome, &cells, compared, round));
+        let rounds: Vec<Width> = rounds.collect();
+        (!rounds.is_empty()).then_some(Widths { load, rounds })
+    };
+    outcome
+        .plan
+        .loads()
+        .into_iter()
+        .filter_map(of_level)
+        .collect()
+}
+
+/// The widest interval between the first `compared` cells after a round, as far as they were visited in it.
+fn after(outcome: &Outcome, cells: &[&Cell], compared: usize, round: u64) -> Option<Width> {
+    let until = |cell: &&Cell| {
+        let rounds = rounds_of(outcome, &cell.id).into_iter();
+        rounds
+            .filter(move |(made, _)| *made <= round)
+            .collect::<Vec<_>>()
+    };
+    let layout = Layout::new(cells.iter().map(until));
+    let rules = Rules {
+        error: error(&outcome.plan),
+        noise: None,
+        relevant: outcome.plan.settings.min_effect,
+    };
+    let found = compare_all(&layout, compared, &rules);
+    let visited = |cell: usize| layout.rounds(cell).contains_key(&round);
+    let pairs = found
+        .pairs
+        .iter()
+        .filter(|pair| visited(pair.a) && visited(pair.b));
+    let halves = pairs.filter_map(|pair| {
+        let (low, high) = pair.ratio.interval?;
+        Some((high / low).sqrt() - 1.0)
+    });
+    let half = halves.reduce(f64::max)?;
+    Some(Width { round, half })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        analyze::{compare, read_outcome, summarize},
+        record::sample::tests::sample,
+    };
+    use std::path::Path;
+
+    #[test]
+    fn intervals_narrow_and_end_as_the_report_gives_them() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/results");
+        let mut outcome = read_outcome(&dir).unwrap();
+        outcome.passes.clear();
+        let load = outcome.plan.loads()[0].clone();
+        let cells = outcome.plan.cells.clone();
+        let cells = cells.iter().filter(|cell| load.is_of(cell));
+        for (number, cell) in (0u64..).zip(cells) {
+            let noise = |round: u64| 7_919 * (31 * round + number) % 997;
+            let pass = |round| vec![sample(1, 1_000_000, 1_000_000 + 20 * noise(round), 0)];
+            let rounds = (1..=5).map(|round| (round, pass(round)));
+            outcome.passes.insert(cell.id.clone(), rounds.collect());
+        }
+        let found = widths(&outcome);
+        assert_eq!(found.len(), 1);
+        let rounds: Vec<u64> = found[0].rounds.iter().map(|width| width.round).collect();
+        assert_eq!(rounds, [2, 3, 4, 5]);
+        let last = found[0].rounds[3].half;
+        assert!(found[0].rounds[0].half > last);
+        let pairs = compare(&outcome, &summarize(&outcome)).pairs;
+        let halves = pairs.iter().filter_map(|pair| {
+            let (low, high) = pair.ratio.ends()?;
+            Some((high / low).sqrt() - 1.0)
+        });
+        assert!((halves.fold(0.0, f64::max) - last).abs() < 1e-12);
+    }
+}

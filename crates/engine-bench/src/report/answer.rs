@@ -1,0 +1,547 @@
+//! The answer first: what was swept, what came out of each gas level, and the grid.
+//!
+//! Invariant: words follow from verdicts, and no figure is finer than its interval. A level without verdicts
+//! says why it has none.
+
+use super::{
+    grid::{Grid, NOTHING, UNCHECKED_MARK},
+    model::{CellReport, Report},
+    names::Names,
+};
+use crate::{
+    analyze::{Comparison, Level, Ratio, Verdict},
+    figures::{self, Place},
+    guard::VIRTUAL_MACHINE,
+    sweep::{BaseSource, CHUNK_POLICY_FLAG, EngineSpec, PayloadSource},
+};
+use jiff::Timestamp;
+use std::collections::BTreeSet;
+
+/// Most cells that a line names.
+const MOST_NAMED: usize = 8;
+
+/// Gas levels that fit beside each other into a terminal.
+const LEVELS_BESIDE: usize = 2;
+
+/// Digits of the sum of a program that tell builds from each other.
+const SUM_DIGITS: usize = 8;
+
+/// What came out of every gas level, a line each.
+pub(super) fn lines(report: &Report) -> Vec<String> {
+    let names = Names::of(report);
+    let line = |level: &Level| format!("{}: {}", level.load, answer(report, &names, level));
+    report.levels.iter().map(line).collect()
+}
+
+fn answer(report: &Report, names: &Names, level: &Level) -> String {
+    let cells = report.cells.iter().filter(|cell| level.is_of(cell));
+    let (measured, without): (Vec<&CellReport>, Vec<&CellReport>) =
+        cells.partition(|cell| cell.execution_ggas_per_second.is_some());
+    let mut parts = match measured.as_slice() {
+        [] => vec!["nothing was measured".to_owned()],
+        [cell] => vec![format!("{} Ggas/s", throughput(cell))],
+        _ if level.versus.iter().any(|pair| pair.verdict.is_decided()) => {
+            verdicts(report, names, level)
+        }
+        _ => vec![undecided(report, names, level, &measured)],
+    };
+    for (word, failed) in [("failed", true), ("not measured", false)] {
+        let cells = without.iter();
+        let cells = cells.filter(|cell| (cell.failed_visits > 0) == failed);
+        let labels: Vec<String> = cells.map(|cell| names.label(cell)).collect();
+        if !labels.is_empty() {
+            parts.push(format!("{} {word}", listed(&labels)));
+        }
+    }
+    parts.join("; ")
+}
+
+/// Why there is no verdict, and what is highest all the same.
+fn undecided(report: &Report, names: &Names, level: &Level, measured: &[&CellReport]) -> String {
+    let rounds = measured.iter().map(|cell| cell.visits).max().unwrap_or(0);
+    let verdict = level.versus.first().map(|pair| pair.verdict);
+    let why = match (rounds, verdict) {
+        (..=1, _) => "one round: no verdicts".to_owned(),
+        (_, Some(Verdict::NoNoiseFloor)) => "noise floor unknown: no verdicts".to_owned(),
+        _ => format!("too few common rounds ({rounds}): no verdicts"),
+    };
+    let highest = level.best.first().and_then(|id| report.cell(id));
+    let highest = highest.map_or(String::new(), |cell| {
+        format!(
+            "; {} highest, {} Ggas/s",
+            names.label(cell),
+            throughput(cell)
+        )
+    });
+    why + &highest
+}
+
+/// The best set, then what is beaten and by how much.
+fn verdicts(report: &Report, names: &Names, level: &Level) -> Vec<String> {
+    // In the order of the plan, which people know.
+    let labels = |ids: &[&String]| -> Vec<String> {
+        let cells = report.cells.iter().filter(|cell| ids.contains(&&cell.id));
+        cells.map(|cell| names.label(cell)).collect()
+    };
+    let verdict = |id: &String| {
+        let pair = level.versus.iter().find(|pair| pair.a == **id);
+        pair.map(|pair| pair.verdict)
+    };
+    let is_open = |id: &&String| verdict(id).is_some_and(|verdict| !verdict.is_decided());
+    let (open, best): (Vec<&String>, Vec<&String>) = level.best.iter().partition(is_open);
+    let named = listed(&labels(&best));
+    let differs = |pair: &&Comparison| {
+        pair.verdict.is_difference() && level.best.contains(&pair.a) && level.best.contains(&pair.b)
+    };
+    let mut parts = vec![match best.len() {
+        1 => format!("{named} best"),
+        _ if report.comparisons.iter().any(|pair| differs(&pair)) => {
+            let effect = 100.0 * report.configuration.min_effect;
+            format!("{named} best: none is shown to be more than {effect} % slower")
+        }
+        _ => format!("{named} not separable"),
+    }];
+    if !open.is_empty() {
+        parts.push(format!(
+            "{} in too few rounds to tell",
+            listed(&labels(&open))
+        ));
+    }
+    parts.extend(beaten(report, names, level));
+    parts
+}
+
+/// Cells out of the best set, with how much slower than the reference they are where that one is of it.
+fn beaten(report: &Report, names: &Names, level: &Level) -> Vec<String> {
+    let best = |id: &String| level.best.contains(id);
+    let label = |id: &String| report.cell(id).map_or(id.clone(), |cell| names.label(cell));
+    let slower = |pair: &&Comparison| pair.verdict == Verdict::Slower && !best(&pair.a);
+    let known: Vec<&Comparison> = match level.reference.as_ref().is_some_and(best) {
+        true => level.versus.iter().filter(slower).collect(),
+        false => Vec::new(),
+    };
+    let amounts = known.iter().enumerate().map(|(index, pair)| {
+        let slower = if index == 0 { "slower " } else { "" };
+        let Percent { place, value, .. } = Percent::of(&pair.ratio);
+        format!("{} {slower}by {} %", label(&pair.a), place.text(-value))
+    });
+    let amounts: Vec<String> = amounts.collect();
+    let mut parts = Vec::new();
+    if !amounts.is_empty() {
+        parts.push(listed(&amounts));
+    }
+    let others = level
+        .beaten
+        .iter()
+        .filter(|id| known.iter().all(|pair| pair.a != **id));
+    let others: Vec<String> = others.map(label).collect();
+    if !others.is_empty() {
+        parts.push(format!(
+            "{} slower than another of the best",
+            listed(&others)
+        ));
+    }
+    parts
+}
+
+/// Names, as many as a line holds.
+pub(super) fn listed(labels: &[String]) -> String {
+    match labels.len().checked_sub(MOST_NAMED) {
+        None | Some(0) => labels.join(", "),
+        Some(more) => format!("{} and {more} more", labels[..MOST_NAMED].join(", ")),
+    }
+}
+
+/// The execution throughput of a cell: `0.483 ±0.007`.
+pub(super) fn throughput(cell: &CellReport) -> String {
+    let Some(estimate) = &cell.execution_ggas_per_second else {
+        let failed = cell.failed_visits > 0;
+        return if failed { "failed" } else { NOTHING }.to_owned();
+    };
+    estimate.text()
+        + if cell.root_checked {
+            ""
+        } else {
+            UNCHECKED_MARK
+        }
+}
+
+/// A ratio as a difference in percent.
+struct Percent {
+    place: Place,
+    value: f64,
+    ends: Option<(f64, f64)>,
+}
+
+impl Percent {
+    fn of(ratio: &Ratio) -> Self {
+        let percent = |ratio: f64| 100.0 * (ratio - 1.0);
+        let ends = ratio.ends().filter(|ends| figures::is_telling(*ends));
+        let ends = ends.map(|(low, high)| (percent(low), percent(high)));
+        Self {
+            // Without an interval whole percents are as fine as two digits of a throughput.
+            place: ends.map_or(Place::digits(100.0, 3), |ends| Place::of(0.0, Some(ends))),
+            value: percent(ratio.value),
+            ends,
+        }
+    }
+}
+
+/// Value and interval: `−30 % [−33, −26]`.
+pub(super) fn difference(ratio: &Ratio) -> String {
+    let Percent { place, value, ends } = Percent::of(ratio);
+    let value = place.signed(value);
+    ends.map_or(format!("{value} %"), |(low, high)| {
+        format!("{value} % [{}, {}]", place.signed(low), place.signed(high))
+    })
+}
+
+/// What a verdict looks like in the grid.
+fn mark(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Faster => "▲",
+        Verdict::Slower => "▼",
+        Verdict::NotSeparable => "~",
+        _ => "?",
+    }
+}
+
+/// Throughput of every cell and its ratio to the reference: a row per setting of the knobs, the highest of the
+/// first level on top; two columns per gas level, and as many grids as a terminal needs for all levels.
+pub(super) fn grids(report: &Report) -> Vec<Grid> {
+    let names = Names::of(report);
+    let mut settings: Vec<Vec<String>> = Vec::new();
+    let ranked = report
+        .levels
+        .iter()
+        .flat_map(|level| level.best.iter().chain(&level.beaten));
+    let ranked = ranked.filter_map(|id| report.cell(id));
+    for cell in ranked.chain(&report.cells) {
+        let values = names.values(cell);
+        if !settings.contains(&values) {
+            settings.push(values);
+        }
+    }
+    let grid = |levels: &[Level]| {
+        let header = levels.iter().map(|level| header(report, &names, level));
+        let row = |values: &Vec<String>| {
+            let cells = levels
+                .iter()
+                .map(|level| (level, names.find(report, level, values)));
+            let fields = cells.flat_map(|(level, cell)| fields(level, cell));
+            values.iter().cloned().chain(fields).collect()
+        };
+        Grid {
+            header: names
+                .columns()
+                .into_iter()
+                .chain(header.flatten())
+                .collect(),
+            rows: settings.iter().map(row).collect(),
+        }
+    };
+    report.levels.chunks(LEVELS_BESIDE).map(grid).collect()
+}
+
+fn header(report: &Report, names: &Names, level: &Level) -> Vec<String> {
+    let reference = level
+        .reference
+        .as_ref()
+        .filter(|_| !level.versus.is_empty());
+    let ratio = reference.map(|id| format!("to {}", names.label_of(report, id)));
+    let throughput = format!("{} Ggas/s", level.load);
+    [throughput].into_iter().chain(ratio).collect()
+}
+
+/// A cell's throughput, and its ratio to the reference of its level where there are others.
+fn fields(level: &Level, cell: Option<&CellReport>) -> Vec<String> {
+    let ratio = |cell: &CellReport| {
+        if level.reference.as_ref() == Some(&cell.id) {
+            return "reference".to_owned();
+        }
+        let pair = level.versus.iter().find(|pair| pair.a == cell.id);
+        pair.map_or(String::new(), |pair| {
+            format!("{} {}", difference(&pair.ratio), mark(pair.verdict))
+        })
+    };
+    let ratio = (!level.versus.is_empty()).then(|| cell.map_or(String::new(), ratio));
+    let throughput = cell.map_or(NOTHING.to_owned(), throughput);
+    [throughput].into_iter().chain(ratio).collect()
+}
+
+/// What was swept, part by part: the first line of every report.
+pub(super) fn swept(report: &Report) -> Vec<String> {
+    let mut parts = vec![Names::of(report).question(report)];
+    parts.extend(engines(report));
+    parts.push(workload(report));
+    parts.push(size(report));
+    parts.push(figures::duration(report.time_s.wall));
+    let machine = &report.environment.machine;
+    let checks = report
+        .environment
+        .preflight
+        .iter()
+        .flat_map(|found| &found.checks);
+    let mut checks = checks.filter(|check| check.name == VIRTUAL_MACHINE);
+    let is_virtual = checks.any(|check| check.points > 0);
+    let kind = if is_virtual { ", VM" } else { "" };
+    parts.push(format!("{} × {}{kind}", machine.cpus, machine.cpu_model));
+    parts.push(date(report.begun_unix_ms));
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// `2026-02-16 08:30 UTC`; nothing when no visit was begun.
+fn date(unix_ms: u64) -> String {
+    let at = i64::try_from(unix_ms).ok().filter(|ms| *ms > 0);
+    let at = at.and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    at.map_or_else(String::new, |at| at.strftime("%F %H:%M UTC").to_string())
+}
+
+/// Engines as they call themselves, and the beginnings of their programs' sums.
+fn engines(report: &Report) -> Vec<String> {
+    let settings = &report.configuration;
+    let manifest = report.environment.manifest.as_ref();
+    let engine = |(index, engine): (usize, &EngineSpec)| {
+        let version = report.environment.engines.get(index);
+        let version = version.map_or(engine.name.as_str(), String::as_str);
+        let name = match settings.engines.len() {
+            1 => String::new(),
+            _ => format!("{} = ", engine.name),
+        };
+        let mut sums = manifest.iter().flat_map(|manifest| &manifest.engines);
+        let sum = sums.find(|sum| sum.name == engine.name);
+        let sum = sum.and_then(|sum| sum.sha256.get(..SUM_DIGITS));
+        let build = sum.map_or(String::new(), |sum| format!(" (build {sum})"));
+        format!("{name}{version}{build}")
+    };
+    settings.engines.iter().enumerate().map(engine).collect()
+}
+
+/// When engines cut batches, what else every cell got, and what was replayed on which state.
+fn workload(report: &Report) -> String {
+    let settings = &report.configuration;
+    let mut parts: Vec<String> = policies(report).into_iter().collect();
+    let set = settings.set.iter();
+    let set = set.filter(|set| set.flag != CHUNK_POLICY_FLAG);
+    parts.extend(set.map(|set| set.to_string()));
+    parts.push(match (&settings.payloads, settings.mixes().as_slice()) {
+        (PayloadSource::Folder { path }, _) => format!("payloads of {}", path.display()),
+        (_, [mix]) => format!("mix {mix}"),
+        _ => String::new(),
+    });
+    parts.push(match &settings.base {
+        BaseSource::Generated { profile } => format!("{profile} state"),
+        BaseSource::Datadir { path, .. } => format!("state of {}", path.display()),
+    });
+    parts.retain(|part| !part.is_empty());
+    parts.join(", ")
+}
+
+/// The chunk policy of the engines that have one, where it is no axis: as set, or the default that they name.
+fn policies(report: &Report) -> Option<String> {
+    let settings = &report.configuration;
+    if settings
+        .axes
+        .iter()
+        .any(|axis| axis.flag == CHUNK_POLICY_FLAG)
+    {
+        return None;
+    }
+    let set = settings
+        .set
+        .iter()
+        .find(|set| set.flag == CHUNK_POLICY_FLAG);
+    let of = settings.engines.iter().filter_map(|engine| {
+        let set = set.filter(|set| !engine.lacks.contains(&set.flag));
+        let value = set.map(|set| set.value.clone());
+        let value = value.or_else(|| report.default_of(&engine.name, CHUNK_POLICY_FLAG))?;
+        Some((engine.name.as_str(), value))
+    });
+    let of: Vec<(&str, String)> = of.collect();
+    let (_, first) = of.first()?;
+    if of.iter().all(|(_, value)| value == first) {
+        return Some(format!("policy {first}"));
+    }
+    let each = of.iter().map(|(name, value)| format!("{value} ({name})"));
+    Some(format!("policy {}", each.collect::<Vec<_>>().join(", ")))
+}
+
+/// `8 cells × 3 rounds of 20 payloads + 2 A/A`.
+fn size(report: &Report) -> String {
+    let cells = &report.cells;
+    let visits = cells.iter().map(|cell| cell.visits).max().unwrap_or(0);
+    let count = |count: u64, what: &str| match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    };
+    let counts: BTreeSet<u64> = cells.iter().map(|cell| cell.payloads).collect();
+    let counts: Vec<String> = counts
+        .iter()
+        .filter(|count| **count > 0)
+        .map(u64::to_string)
+        .collect();
+    let payloads = match counts.as_slice() {
+        [] => String::new(),
+        counts => format!(" of {} payloads", counts.join(" or ")),
+    };
+    let controls = match report.noise_floor.controls.len() {
+        0 => String::new(),
+        controls => format!(" + {controls} A/A"),
+    };
+    format!(
+        "{} × {}{}{}{payloads}{controls}",
+        count(cells.len() as u64, "cell"),
+        if report.adaptive.is_some() {
+            "up to "
+        } else {
+            ""
+        },
+        if report.configuration.interleave {
+            "interleaved "
+        } else {
+            ""
+        },
+        count(visits, "round"),
+    )
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::{
+        analyze::{Outcome, read_outcome},
+        plan::Cell,
+        record::sample::tests::sample,
+        sweep::{Axis, CHUNK_SIZE_FLAG, Setting},
+    };
+    use std::path::Path;
+
+    /// A sweep at 10M whose cells have these values of the axes and these Ggas/s in each round.
+    pub(in crate::report) fn outcome(axes: &[&str], cells: &[(&[&str], &[f64])]) -> Outcome {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/results");
+        let mut outcome = read_outcome(&dir).unwrap();
+        let like = outcome.plan.cells[0].clone();
+        outcome.plan.settings.levels.truncate(1);
+        let axis = |(index, flag): (usize, &&str)| Axis {
+            flag: (*flag).into(),
+            values: cells
+                .iter()
+                .map(|(values, _)| values[index].into())
+                .collect(),
+        };
+        outcome.plan.settings.axes = axes.iter().enumerate().map(axis).collect();
+        let cell = |(values, _): &(&[&str], &[f64])| Cell {
+            id: values.join("-"),
+            flags: axes
+                .iter()
+                .zip(*values)
+                .map(|(axis, value)| ((*axis).into(), (*value).into()))
+                .collect(),
+            ..like.clone()
+        };
+        outcome.plan.cells = cells.iter().map(cell).collect();
+        outcome.failures.clear();
+        outcome.passes.clear();
+        for (cell, (_, rounds)) in outcome.plan.cells.clone().iter().zip(cells) {
+            let pass = |ggas: &f64| vec![sample(1, 1_000_000_000, (1e9 / ggas) as u64, 0)];
+            let rounds = (1..).zip(rounds.iter().map(pass));
+            outcome.passes.insert(cell.id.clone(), rounds.collect());
+        }
+        outcome
+    }
+
+    /// Three rounds around a throughput, a hundredth apart, in one of three orders.
+    fn about(ggas: f64, turn: usize) -> [f64; 3] {
+        let mut parts = [1.0, 1.01, 0.99];
+        parts.rotate_left(turn);
+        parts.map(|part| ggas * part)
+    }
+
+    #[test]
+    fn every_level_has_an_answer() {
+        let chunks = [CHUNK_SIZE_FLAG];
+        let (highest, alike) = (about(0.483, 0), about(0.481, 1));
+        let (lower, lowest) = (about(0.425, 2), about(0.338, 1));
+        let said = |axes: &[&str], cells: &[(&[&str], &[f64])]| {
+            lines(&Report::of(&outcome(axes, cells))).join("\n")
+        };
+        let all: [(&[&str], &[f64]); 4] = [
+            (&["5"], &lowest),
+            (&["15"], &lower),
+            (&["60"], &alike),
+            (&["240"], &highest),
+        ];
+        assert_eq!(
+            said(&chunks, &all),
+            "10M: 60, 240 not separable; 15 slower by 12.0 %, 5 by 30.0 %"
+        );
+        assert_eq!(said(&chunks, &all[3..]), "10M: 0.483 ±0.012 Ggas/s");
+        assert_eq!(
+            said(
+                &chunks,
+                &[(&["240"], &highest[..1]), (&["15"], &lower[..1])]
+            ),
+            "10M: one round: no verdicts; 240 highest, 0.48 Ggas/s"
+        );
+        assert_eq!(
+            said(&chunks, &[all[3], all[1], (&["5"], &[])]),
+            "10M: 240 best; 15 slower by 12 %; 5 not measured"
+        );
+        let settings: [(&[&str], &[f64]); 2] = [(&["240", "1"], &highest), (&["240", "2"], &alike)];
+        assert_eq!(
+            said(&[CHUNK_SIZE_FLAG, "env:A"], &settings),
+            "10M: 240/1, 240/2 not separable"
+        );
+        let nothing: (&[&str], &[f64]) = (&["5"], &[]);
+        assert_eq!(
+            said(&chunks, &[nothing]),
+            "10M: nothing was measured; 5 not measured"
+        );
+    }
+
+    #[test]
+    fn the_highest_stands_first_in_the_grid_and_levels_that_do_not_fit_below() {
+        let (low, high) = (about(0.338, 1), about(0.483, 0));
+        let cells: [(&[&str], &[f64]); 2] = [(&["5"], &low), (&["240"], &high)];
+        let report = Report::of(&outcome(&[CHUNK_SIZE_FLAG], &cells));
+        let grid = &grids(&report)[0];
+        assert_eq!(grid.header, ["chunk size", "10M Ggas/s", "to 240"]);
+        assert_eq!(grid.rows[0], ["240", "0.483 ±0.012", "reference"]);
+        assert_eq!(grid.rows[1], ["5", "0.338 ±0.008", "−30 % [−33, −27] ▼"]);
+        let mut wide = report.clone();
+        wide.levels = vec![wide.levels[0].clone(); 5];
+        let columns: Vec<usize> = grids(&wide).iter().map(|grid| grid.header.len()).collect();
+        assert_eq!(
+            columns,
+            [5, 5, 3],
+            "a column of settings, and two for each level"
+        );
+    }
+
+    #[test]
+    fn the_first_line_says_what_was_swept() {
+        let mut outcome = outcome(&[CHUNK_SIZE_FLAG], &[(&["5"], &[0.3]), (&["240"], &[0.4])]);
+        let said = |outcome: &Outcome| swept(&Report::of(outcome));
+        assert_eq!(
+            said(&outcome),
+            [
+                "chunk size",
+                "bench-reth/v0.1.0 (build 50d858e0)",
+                "policy always, mix mainnet, small state",
+                "2 cells × 1 round of 1 payloads",
+                "24s",
+                "2 × Example CPU",
+                "2026-02-16 08:30 UTC",
+            ]
+        );
+        outcome.plan.settings.set = vec![Setting {
+            flag: CHUNK_POLICY_FLAG.into(),
+            value: "reth-1.11".into(),
+        }];
+        assert_eq!(
+            said(&outcome)[2],
+            "policy reth-1.11, mix mainnet, small state"
+        );
+    }
+}

@@ -1,0 +1,133 @@
+//! How cells are called in a report: by what differs between them, and nothing else.
+//!
+//! Invariant: two cells of a gas level never share a name.
+
+use super::{
+    grid::NOTHING,
+    model::{CellReport, Report},
+};
+use crate::{
+    analyze::Level,
+    sweep::{CHUNK_SIZE_FLAG, MIX_AXIS},
+};
+use serde_json::Value;
+
+/// The key of the engine among the axes of a cell.
+const ENGINE: &str = "engine";
+
+/// What cells of a sweep differ in beside their payloads.
+pub(super) struct Names(Vec<String>);
+
+impl Names {
+    pub(super) fn of(report: &Report) -> Self {
+        let settings = &report.configuration;
+        let engine = (settings.engines.len() > 1).then(|| ENGINE.to_owned());
+        let axes = settings.axes.iter().map(|axis| axis.flag.clone());
+        let axes = axes.filter(|flag| flag != MIX_AXIS);
+        let keys: Vec<String> = engine.into_iter().chain(axes).collect();
+        Self(match keys.is_empty() {
+            true => vec![ENGINE.to_owned()],
+            false => keys,
+        })
+    }
+
+    /// The keys among the axes of a cell.
+    pub(super) fn keys(&self) -> &[String] {
+        &self.0
+    }
+
+    /// What people call them.
+    pub(super) fn columns(&self) -> Vec<String> {
+        self.0.iter().map(|key| self.column(key)).collect()
+    }
+
+    /// An axis without the group of flags it belongs to, unless that is what tells it from another.
+    pub(super) fn column(&self, key: &str) -> String {
+        let short = short(key);
+        let alike = self.0.iter().filter(|other| self::short(other) == short);
+        if alike.count() > 1 { key } else { short }.to_owned()
+    }
+
+    /// A cell's values, one for each column.
+    pub(super) fn values(&self, cell: &CellReport) -> Vec<String> {
+        self.0.iter().map(|key| self.value(cell, key)).collect()
+    }
+
+    /// A cell's value of an axis.
+    pub(super) fn value(&self, cell: &CellReport, key: &str) -> String {
+        cell.axes.get(key).map_or(NOTHING.to_owned(), text)
+    }
+
+    /// The name of a cell within its gas level: `60`, or `60/always`.
+    pub(super) fn label(&self, cell: &CellReport) -> String {
+        let mut values = self.values(cell);
+        // What an engine lacks says nothing, unless its neighbours have it.
+        while values.len() > 1 && values.last().is_some_and(|value| value == NOTHING) {
+            values.pop();
+        }
+        values.join("/")
+    }
+
+    /// The name of the cell of that id, or of the cell that an A/A control repeats.
+    pub(super) fn label_of(&self, report: &Report, id: &str) -> String {
+        let mut controls = report.noise_floor.controls.iter();
+        let original = controls.find(|control| control.id == id);
+        let (prefix, id) = original.map_or(("", id), |control| ("A/A of ", control.of.as_str()));
+        let label = report.cell(id).map(|cell| self.label(cell));
+        format!("{prefix}{}", label.unwrap_or_else(|| id.to_owned()))
+    }
+
+    /// The cell of a level that has these values.
+    pub(super) fn find<'r>(
+        &self,
+        report: &'r Report,
+        level: &Level,
+        values: &[String],
+    ) -> Option<&'r CellReport> {
+        let mut cells = report.cells.iter().filter(|cell| level.is_of(cell));
+        cells.find(|cell| self.values(cell) == values)
+    }
+
+    /// What was varied: `chunk size × gas`.
+    pub(super) fn question(&self, report: &Report) -> String {
+        let settings = &report.configuration;
+        let varied = match self.0.as_slice() {
+            [one] if one == ENGINE && settings.engines.len() < 2 => Vec::new(),
+            _ => self.columns(),
+        };
+        let mix = settings.axes.iter().any(|axis| axis.flag == MIX_AXIS);
+        let parts = varied.into_iter().chain(mix.then(|| "mix".to_owned()));
+        let gas = (settings.levels.len() > 1).then(|| "gas".to_owned());
+        let parts: Vec<String> = parts.chain(gas).collect();
+        match (parts.is_empty(), settings.levels.first()) {
+            (true, Some(level)) => format!("one setting at {} gas", level.gas),
+            _ => parts.join(" × "),
+        }
+    }
+}
+
+/// A flag without the group it belongs to.
+fn short(flag: &str) -> &str {
+    match flag {
+        CHUNK_SIZE_FLAG => "chunk size",
+        _ => ["engine.", "bench."]
+            .iter()
+            .find_map(|group| flag.strip_prefix(group))
+            .unwrap_or(flag),
+    }
+}
+
+/// The flag of `sweep` that gives an axis its values.
+pub(super) fn option_of(axis: &str) -> String {
+    match axis {
+        CHUNK_SIZE_FLAG => "--chunks".to_owned(),
+        _ => format!("--axis {axis}"),
+    }
+}
+
+/// A value without quotes.
+pub(super) fn text(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}

@@ -1,0 +1,478 @@
+//! What stands behind the answer, section by section: figures of cells, comparisons, curves, where the time
+//! went, how rounds were decided, what went wrong, the machine.
+//!
+//! Invariant: the same sections feed Markdown and HTML, so they cannot disagree; one with nothing to say is
+//! left out.
+
+use super::{
+    answer::difference,
+    attribution, facts,
+    grid::{Grid, NOTHING},
+    model::{CellReport, EstimateReport, Report},
+    names::Names,
+};
+use crate::{
+    analyze::{Level, LevelNoise, Work},
+    figures::Place,
+    profile::CellProfile,
+    record::{
+        Failure, Sample,
+        column::{Column, Unit},
+    },
+    trace::CellTraces,
+};
+
+/// A part of a report.
+pub(super) struct Section {
+    /// Its name for links.
+    pub(super) id: &'static str,
+    pub(super) title: &'static str,
+    /// What its figures are; empty when the title says it.
+    pub(super) about: &'static str,
+    pub(super) grids: Vec<Grid>,
+    pub(super) lines: Vec<String>,
+    /// Output of a program, as it is.
+    pub(super) log: Vec<String>,
+}
+
+impl Section {
+    fn new(id: &'static str, title: &'static str, about: &'static str) -> Self {
+        Self {
+            id,
+            title,
+            about,
+            grids: Vec::new(),
+            lines: Vec::new(),
+            log: Vec::new(),
+        }
+    }
+
+    fn grid(mut self, grid: Grid) -> Self {
+        self.grids.extend((!grid.rows.is_empty()).then_some(grid));
+        self
+    }
+
+    fn lines(self, lines: Vec<String>) -> Self {
+        Self { lines, ..self }
+    }
+
+    fn log(self, log: &[String]) -> Self {
+        let log = log.to_vec();
+        Self { log, ..self }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.grids.is_empty() && self.lines.is_empty() && self.log.is_empty()
+    }
+}
+
+/// Every section that has something to say, in order.
+pub(super) fn all(report: &Report) -> Vec<Section> {
+    let failed = telling_failure(report);
+    let sections = [
+        Section::new(
+            "attribution",
+            "Where the time goes",
+            "Milliseconds a block, one phase after another.",
+        )
+        .grid(attribution::table(report))
+        .lines(attribution::lines(report)),
+        Section::new(
+            "cells",
+            "Cells",
+            "Throughputs in Ggas/s; latency is newPayload + forkchoiceUpdated of a payload.",
+        )
+        .grid(cells(report)),
+        Section::new(
+            "comparisons",
+            "Comparisons",
+            "The intervals of a gas level are simultaneous. Resampled is an interval of that pair alone.",
+        )
+        .grid(comparisons(report)),
+        Section::new(
+            "noise",
+            "Noise",
+            "What identical cells differ by, and what would let visits vary less.",
+        )
+        .grid(controls(report))
+        .lines(noise(report)),
+        Section::new(
+            "curves",
+            "Curves",
+            "A parabola over the logarithm of the value, fitted to the logarithm of throughput.",
+        )
+        .grid(curves(report)),
+        Section::new("work", "State root", "Means per block, as the engine counts them.")
+            .grid(work(report)),
+        Section::new("rounds", "How many rounds", "").grid(decisions(report)),
+        Section::new(
+            "traces",
+            "Traces",
+            "Blocks that were replayed once more with tracing. Perfetto (ui.perfetto.dev) opens the files.",
+        )
+        .grid(traces(report))
+        .lines(report.traces.iter().filter_map(trace_line).collect()),
+        Section::new(
+            "profiles",
+            "Profiles",
+            "Cells that were replayed once more under a profiler.",
+        )
+        .lines(report.profiles.iter().filter_map(profile_line).collect()),
+        Section::new("disturbed", "Disturbed visits", "").grid(facts::disturbed(report)),
+        Section::new("failures", "Failures", "")
+            .lines(failures(report))
+            .log(failed.map_or(&[], |failure| &failure.log)),
+        Section::new("time", "Time", "").lines(vec![facts::time(report)]),
+        Section::new("machine", "Machine", "")
+            .grid(facts::preflight(report))
+            .grid(facts::state_drift(report))
+            .lines(facts::machine(report)),
+    ];
+    let told = sections.into_iter().filter(|section| !section.is_empty());
+    told.collect()
+}
+
+/// A row per cell.
+fn cells(report: &Report) -> Grid {
+    let header = [
+        "cell",
+        "newPayload",
+        "wall clock",
+        "engine",
+        "p50 ms",
+        "p90 ms",
+        "p99 ms",
+        "max ms",
+        "knob",
+    ];
+    let rows = report.cells.iter().map(|cell| {
+        let ggas = |estimate: &Option<EstimateReport>| {
+            estimate
+                .as_ref()
+                .map_or(NOTHING.to_owned(), EstimateReport::text)
+        };
+        let ms = |us: Option<f64>| {
+            us.map_or(NOTHING.to_owned(), |us| {
+                Place::digits(us / 1e3, 3).text(us / 1e3)
+            })
+        };
+        let latency = cell.latency_us;
+        [
+            cell.id.clone(),
+            ggas(&cell.new_payload_ggas_per_second),
+            ggas(&cell.wall_clock_ggas_per_second),
+            ggas(&cell.engine_ggas_per_second),
+            ms(latency.map(|latency| latency.p50)),
+            ms(latency.map(|latency| latency.p90)),
+            ms(latency.map(|latency| latency.p99)),
+            ms(latency.map(|latency| latency.max)),
+            knob(cell),
+        ]
+    });
+    Grid::new(header, rows)
+}
+
+fn knob(cell: &CellReport) -> String {
+    let text = &cell.knob.evidence;
+    match cell.knob.acted {
+        Some(false) => format!("inert: {text}"),
+        _ => text.clone(),
+    }
+}
+
+/// A row per pair of cells of a level.
+fn comparisons(report: &Report) -> Grid {
+    let rows = report.comparisons.iter().map(|pair| {
+        let resampled = pair.bootstrap.map(|found| {
+            let [low, high] = [found.low, found.high].map(|end| 100.0 * (end - 1.0));
+            let place = Place::of(0.0, Some((low, high)));
+            format!("{} to {} %", place.signed(low), place.signed(high))
+        });
+        [
+            pair.a.clone(),
+            pair.b.clone(),
+            difference(&pair.ratio),
+            pair.verdict.to_string(),
+            pair.relevance
+                .map_or(NOTHING.to_owned(), |found| found.to_string()),
+            resampled.unwrap_or_else(|| NOTHING.to_owned()),
+        ]
+    });
+    Grid::new(
+        ["a", "b", "a to b", "a is", "difference", "resampled"],
+        rows,
+    )
+}
+
+/// A row per A/A control.
+fn controls(report: &Report) -> Grid {
+    let rows = report.noise_floor.controls.iter().map(|control| {
+        let rounds = control.rounds.to_string();
+        [control.of.clone(), rounds, difference(&control.ratio)]
+    });
+    Grid::new(["cell", "rounds", "its A/A control to it"], rows)
+}
+
+/// How many times as many payloads are proposed for a pass: that halves what payloads contribute.
+const LONGER: u64 = 4;
+
+/// Longer passes are proposed when they leave at most this part of the noise of a visit.
+const WORTH_IT: f64 = 0.8;
+
+/// The floor, and for each level what would make its visits vary less.
+fn noise(report: &Report) -> Vec<String> {
+    let floor = &report.noise_floor;
+    let mut lines = vec![match floor.relative {
+        Some(relative) => format!("noise floor {:.2} %: {}", 100.0 * relative, floor.source),
+        None => format!("noise floor {}", floor.source),
+    }];
+    if report.configuration.interleave {
+        lines.push(
+            "rounds were interleaved: the cells of a level were replayed side by side, block by block in turn, which \
+             is for their ratios; the engines share the caches of the CPUs, so throughputs are not those of a cell \
+             alone"
+                .to_owned(),
+        );
+    }
+    let finer = |level: &Level| {
+        let mut levels = floor.levels.iter();
+        let noise = levels.find(|noise| noise.load == level.load)?;
+        let finer = finer(noise, level.visit_noise?, report.configuration.interleave)?;
+        Some(format!("{}: {finer}", level.load))
+    };
+    lines.extend(report.levels.iter().filter_map(finer));
+    lines
+}
+
+/// What would make visits, which vary by `now`, vary less: longer passes where that is the noise of payloads,
+/// else turns, where cells do not take them already.
+fn finer(noise: &LevelNoise, now: f64, interleave: bool) -> Option<String> {
+    let of_payloads = noise.payload.powi(2) / noise.payloads as f64;
+    let part = of_payloads / (of_payloads + noise.visit.powi(2));
+    let longer = now * (1.0 - part * (1.0 - 1.0 / LONGER as f64)).sqrt();
+    let percent = |part: f64| format!("{:.1} %", 100.0 * part);
+    let advice = if longer < WORTH_IT * now {
+        let (payloads, longer) = (LONGER * noise.payloads, percent(longer));
+        format!("mostly because payloads do: by {longer} with {payloads} payloads a pass")
+    } else if interleave {
+        "mostly from restart to restart: more rounds separate more, longer passes do not".to_owned()
+    } else {
+        "mostly from one to the next: --interleave cancels what the machine does, more rounds help too"
+            .to_owned()
+    };
+    part.is_finite()
+        .then(|| format!("a visit varies by {}, {advice}", percent(now)))
+}
+
+/// The optimum of every curve: a row each.
+fn curves(report: &Report) -> Grid {
+    let names = Names::of(report);
+    let rows = report.levels.iter().flat_map(|level| {
+        level.curves.iter().map(|curve| {
+            let interval = curve.low.zip(curve.high);
+            let place = Place::of(curve.optimum, interval);
+            let (first, last) = curve.ends();
+            [
+                level.load.to_string(),
+                names.column(&curve.axis),
+                format!("{first} to {last}"),
+                place.text(curve.optimum),
+                interval.map_or(NOTHING.to_owned(), |(low, high)| {
+                    format!("{} to {}", place.text(low), place.text(high))
+                }),
+                format!("{:.1} %", 100.0 * curve.misfit),
+            ]
+        })
+    });
+    let header = [
+        "level",
+        "axis",
+        "tried",
+        "highest at",
+        "interval",
+        "cells off it by",
+    ];
+    Grid::new(header, rows)
+}
+
+/// What the engine counted per block: a row per cell that has counts.
+fn work(report: &Report) -> Grid {
+    let shown = |column: &Column<Sample>, mean: Option<f64>| match (mean, column.about.unit) {
+        (None, _) => NOTHING.to_owned(),
+        (Some(mean), Unit::Nanoseconds) => format!("{:.2}", mean / 1e6),
+        (Some(mean), _) => format!("{mean:.1}"),
+    };
+    let told = |column: &&Column<Sample>| {
+        let mut works = report.cells.iter().filter_map(|cell| cell.work.as_ref());
+        works.any(|work| work.mean(column.name).is_some())
+    };
+    let columns: Vec<&Column<Sample>> = Work::columns().filter(told).collect();
+    let rows = report.cells.iter().filter_map(|cell| {
+        let work = cell.work.as_ref()?;
+        let columns = columns.iter();
+        let means = columns.map(|column| shown(column, work.mean(column.name)));
+        Some([cell.id.clone()].into_iter().chain(means).collect())
+    });
+    let label = |column: &&Column<Sample>| match column.about.unit {
+        Unit::Nanoseconds => format!("{} ms", column.about.label),
+        _ => column.about.label.to_owned(),
+    };
+    let labels = columns.iter().map(label);
+    Grid {
+        header: ["cell".to_owned()].into_iter().chain(labels).collect(),
+        rows: rows.collect(),
+    }
+}
+
+/// How the rounds of an adaptive sweep were decided: a row per decision and level.
+fn decisions(report: &Report) -> Grid {
+    let decisions = report.adaptive.iter().flat_map(|found| &found.decisions);
+    let rows = decisions.flat_map(|decision| {
+        decision.levels.iter().map(|level| {
+            let percent = |part: f64| format!("±{:.1} %", 100.0 * part);
+            [
+                decision.after_round.to_string(),
+                level.load.to_string(),
+                level.precision.map_or(NOTHING.to_owned(), percent),
+                level.wanted_rounds.to_string(),
+                level.given_rounds.to_string(),
+                level.beaten.join(", "),
+                level.futile.join(", "),
+            ]
+        })
+    });
+    let header = [
+        "after round",
+        "level",
+        "precision",
+        "rounds wanted",
+        "rounds to come",
+        "left as beaten",
+        "left undecided",
+    ];
+    Grid::new(header, rows)
+}
+
+/// A row per traced block.
+fn traces(report: &Report) -> Grid {
+    let header = [
+        "cell",
+        "block",
+        "measured ms",
+        "traced ms",
+        "spans",
+        "file",
+        "Jaeger",
+    ];
+    let rows = report.traces.iter().flat_map(|cell| {
+        cell.blocks.iter().map(|block| {
+            [
+                cell.cell.clone(),
+                block.block.to_string(),
+                format!("{:.2}", block.measured_ms),
+                format!("{:.2}", block.traced_ms),
+                block.spans.to_string(),
+                block.file.clone(),
+                block.link.clone().unwrap_or_else(|| NOTHING.to_owned()),
+            ]
+        })
+    });
+    Grid::new(header, rows)
+}
+
+/// What tracing a cell cost, lost or failed at; nothing when it has nothing to say.
+pub(super) fn trace_line(cell: &CellTraces) -> Option<String> {
+    let mut parts = Vec::new();
+    if let Some(overhead) = cell.overhead {
+        parts.push(format!(
+            "tracing changed the time of a block by {:+.1} %, beside untraced blocks of the same pass",
+            overhead * 100.0
+        ));
+    }
+    if cell.lost_spans > 0 {
+        parts.push(format!("{} spans were lost", cell.lost_spans));
+    }
+    parts.extend(cell.problem.clone());
+    (!parts.is_empty()).then(|| format!("{}: {}", cell.cell, parts.join("; ")))
+}
+
+/// How the profile of a cell is looked at, or why there is none.
+pub(super) fn profile_line(profile: &CellProfile) -> Option<String> {
+    let told = profile.show.as_ref().or(profile.problem.as_ref())?;
+    Some(format!("{}: {told}", profile.cell))
+}
+
+/// Failures with the visits that failed alike, a line for each kind.
+pub(super) fn failures(report: &Report) -> Vec<String> {
+    let mut kinds: Vec<(&Failure, Vec<&str>)> = Vec::new();
+    for failure in &report.failures {
+        let alike = |(known, _): &&mut (&Failure, _)| {
+            known.step == failure.step && known.cause == failure.cause
+        };
+        match kinds.iter_mut().find(alike) {
+            Some((_, visits)) => visits.push(&failure.visit),
+            None => kinds.push((failure, vec![&failure.visit])),
+        }
+    }
+    let line = |(failure, visits): (&Failure, Vec<&str>)| {
+        let visits: Vec<String> = visits.into_iter().map(str::to_owned).collect();
+        let visits = super::answer::listed(&visits);
+        format!("{visits}, {}: {}", failure.step, failure.cause)
+    };
+    kinds.into_iter().map(line).collect()
+}
+
+/// The first failure that quotes an engine's log: the others fail alike.
+pub(super) fn telling_failure(report: &Report) -> Option<&Failure> {
+    let mut failures = report.failures.iter();
+    failures.find(|failure| !failure.log.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{plan::Load, sweep::Gas};
+
+    #[test]
+    fn longer_passes_are_proposed_where_payloads_are_the_noise() {
+        let said = |visit, payload, now, interleave| {
+            let noise = LevelNoise {
+                load: Load {
+                    gas: Gas(10_000_000),
+                    mix: None,
+                },
+                visit,
+                payload,
+                payloads: 100,
+            };
+            finer(&noise, now, interleave)
+        };
+        for (visit, now, interleave, expected) in [
+            (
+                0.0,
+                0.02,
+                false,
+                "2.0 %, mostly because payloads do: by 1.0 % with 400 payloads a pass",
+            ),
+            (
+                0.046,
+                0.05,
+                true,
+                "5.0 %, mostly from restart to restart: more rounds separate more",
+            ),
+            (
+                0.046,
+                0.05,
+                false,
+                "5.0 %, mostly from one to the next: --interleave cancels",
+            ),
+        ] {
+            let found = said(visit, 0.2, now, interleave).unwrap();
+            assert!(
+                found.starts_with(&format!("a visit varies by {expected}")),
+                "{found}"
+            );
+        }
+        assert_eq!(said(0.0, 0.0, 0.0, false), None);
+    }
+}
