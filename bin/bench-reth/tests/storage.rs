@@ -16,7 +16,7 @@ use std::{
 use testkit::{
     busy::{self, Chain, TRUNK},
     node::{Node, World, stderr},
-    skip,
+    skip, wait_for,
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_bench-reth");
@@ -250,10 +250,13 @@ fn a_node_without_room_answers_why_ends_and_goes_on_with_room() {
             }
         }
         make_head(&node, chain, number);
-        // Persistence fails in the background: the next payload is refused.
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    let refusal = refusal.unwrap().to_string();
+    // Persistence fails in the background, perhaps after the last block: payloads are refused from then on.
+    let again = chain.block(false, TRUNK).unwrap();
+    let refused = || node.try_new_payload(&again.envelope).err();
+    let refusal = refusal.unwrap_or_else(|| wait_for("persistence to fail", refused));
+    let refusal = refusal.to_string();
     assert!(
         refusal.contains("persist blocks") && refusal.contains(FULL),
         "{refusal}"

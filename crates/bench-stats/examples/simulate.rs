@@ -85,7 +85,12 @@ const MANY_LEVELS: [Column; 2] = [
 /// Sweeps of which all intervals of a level are to hold the truth.
 const UNEQUAL: [Column; 6] = [
     column("2 cells, 3 % apart, 6 rounds", &[1.0, 1.03], 1, SIX_ROUNDS),
-    column("equal cells, adaptive, at most 4", &[1.0; 4], 1, DEFAULT),
+    column(
+        "2 cells, 3 % apart, adaptive, at most 20",
+        &[1.0, 1.03],
+        1,
+        LONG,
+    ),
     column("equal cells, adaptive to 2 %", &[1.0; 4], 1, COARSE),
     column(
         "0, 3, 5, 10 %, adaptive, at most 4",

@@ -61,11 +61,6 @@ impl Components {
             blocks,
         }
     }
-
-    /// The standard deviation that visits would have with another number of blocks in a pass.
-    pub fn deviation(&self, blocks: usize) -> f64 {
-        (self.visit + self.block / blocks.max(1) as f64).sqrt()
-    }
 }
 
 #[cfg(test)]
@@ -117,7 +112,6 @@ mod tests {
         };
         let components = Components::of(spread, 0.01, 100);
         assert!((components.visit - 3e-4).abs() < 1e-12);
-        assert!((components.deviation(100) - 0.02).abs() < 1e-12);
         assert_eq!(Components::of(spread, 1.0, 100).visit, 0.0);
         assert_eq!(block_variance(&[vec![1.0; 9]]), None);
     }

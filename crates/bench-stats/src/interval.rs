@@ -36,23 +36,6 @@ pub fn throughput_of_rounds(rounds: &[Throughput]) -> Option<Estimate> {
     Some(around(value, &logs?))
 }
 
-/// How many times faster `a` was than `b`, from rounds paired by index: the geometric mean of the
-/// per-round ratios with its t interval. Pairing removes whatever both cells of a round share.
-///
-/// `None` when there is no pair, the lengths differ, or a round took no time.
-pub fn ratio_of_rounds(a: &[Throughput], b: &[Throughput]) -> Option<Estimate> {
-    if a.is_empty() || a.len() != b.len() {
-        return None;
-    }
-    let logs: Option<Vec<f64>> = a
-        .iter()
-        .zip(b)
-        .map(|(a, b)| Some((a.ggas_per_second()? / b.ggas_per_second()?).ln()))
-        .collect();
-    let logs = logs?;
-    Some(around(mean(&logs).exp(), &logs))
-}
-
 /// The value with the half width that the spread of the logarithms gives it.
 fn around(value: f64, logs: &[f64]) -> Estimate {
     let interval = half_width(logs).map(|half| (value * (-half).exp(), value * half.exp()));
@@ -120,17 +103,6 @@ mod tests {
             }
         );
         assert_eq!(throughput_of_rounds(&[]), None);
-        assert_eq!(ratio_of_rounds(&rounds(&[1.0]), &[]), None);
-    }
-
-    #[test]
-    fn pairing_removes_what_rounds_share() {
-        let (a, b) = (rounds(&[2.0, 1.0, 4.0]), rounds(&[1.0, 0.5, 2.0]));
-        let (low, high) = ratio_of_rounds(&a, &b).unwrap().interval.unwrap();
-        assert!(
-            (low - 2.0).abs() < 1e-9 && (high - 2.0).abs() < 1e-9,
-            "{low} {high}"
-        );
     }
 
     proptest! {
@@ -139,16 +111,6 @@ mod tests {
             let estimate = throughput_of_rounds(&rounds(&ggas)).unwrap();
             let (low, high) = estimate.interval.unwrap();
             prop_assert!(low <= estimate.value && estimate.value <= high);
-        }
-
-        #[test]
-        fn swapping_inverts_the_ratio(
-            pairs in prop::collection::vec((0.01f64..10.0, 0.01f64..10.0), 2..10)
-        ) {
-            let (a, b): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
-            let forth = ratio_of_rounds(&rounds(&a), &rounds(&b)).unwrap();
-            let back = ratio_of_rounds(&rounds(&b), &rounds(&a)).unwrap();
-            prop_assert!((forth.value * back.value - 1.0).abs() < 1e-9);
         }
     }
 }

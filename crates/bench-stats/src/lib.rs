@@ -39,7 +39,7 @@ pub mod steady;
 pub mod throughput;
 pub mod verdict;
 
-pub use interval::{Estimate, ratio_of_rounds, throughput_of_rounds};
+pub use interval::{Estimate, throughput_of_rounds};
 pub use layout::{Layout, Spread};
 pub use noise::NoiseFloor;
 pub use pairs::{Comparisons, Pair, compare_all};

@@ -247,7 +247,7 @@ impl Reach {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Throughput, interval::ratio_of_rounds};
+    use crate::Throughput;
     use proptest::prelude::*;
 
     const RULES: Rules = Rules {
@@ -268,13 +268,22 @@ mod tests {
 
     #[test]
     fn one_pair_is_the_paired_t_interval() {
-        let (a, b) = (vec![1.0, 1.3, 0.9, 1.1], vec![0.8, 1.2, 0.9, 1.0]);
-        let found = compare_all(&layout(&[a.clone(), b.clone()]), 2, &RULES);
-        let expected = ratio_of_rounds(&rounds(&a), &rounds(&b)).unwrap();
-        let (found, expected) = (found.pairs[0].ratio, expected);
-        assert!((found.value - expected.value).abs() < 1e-9);
-        let (found, expected) = (found.interval.unwrap(), expected.interval.unwrap());
-        assert!((found.0 - expected.0).abs() < 1e-9 && (found.1 - expected.1).abs() < 1e-9);
+        let (a, b) = ([1.0, 1.3, 0.9, 1.1], [0.8, 1.2, 0.9, 1.0]);
+        let found = compare_all(&layout(&[a.to_vec(), b.to_vec()]), 2, &RULES);
+        let logs: Vec<f64> = a
+            .iter()
+            .zip(b)
+            .map(|(a, b): (&f64, f64)| (a / b).ln())
+            .collect();
+        let mean = logs.iter().sum::<f64>() / 4.0;
+        // t(0.975, 3) = 3.182446, from any table of Student's distribution.
+        let half = 3.182446 * standard_deviation(&logs).unwrap() / 2.0;
+        let (value, (low, high)) = (
+            found.pairs[0].ratio.value,
+            found.pairs[0].ratio.interval.unwrap(),
+        );
+        assert!((value.ln() - mean).abs() < 1e-9);
+        assert!((low.ln() - mean + half).abs() < 1e-6 && (high.ln() - mean - half).abs() < 1e-6);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::{
     thread,
     time::Duration,
 };
-use testkit::{Reply, Server};
+use testkit::{Reply, Server, wait_for};
 
 /// After how many payloads `invalid`, `dies-mid-pass` and `hangs` do so.
 const GOOD_PAYLOADS: usize = 2;
@@ -105,7 +105,8 @@ fn serve(args: &[String], datadir: PathBuf, script: String, hashes: Vec<String>)
         let port: u16 = flag(args, name)
             .and_then(|port| port.parse().ok())
             .expect("a port");
-        TcpListener::bind(("127.0.0.1", port)).expect("a free port")
+        // A connection of somebody else may have it for a moment.
+        wait_for("the port", || TcpListener::bind(("127.0.0.1", port)).ok())
     };
     let (http, auth) = (listen("--http.port"), listen("--authrpc.port"));
     let _servers = [http, auth].map(|listener| {

@@ -95,9 +95,11 @@ fn report_html_opens_without_a_network_and_has_a_title_on_every_mark() {
         "bench-reth/v0.1.0",
         "10M: 15, 30, 60",
         "<svg",
+        "default of bench-reth",
         "<table",
-        "Files",
-        "Cells",
+        "10M 15: state root wait",
+        "Where the time goes",
+        "10M, after round 2: ±",
     ];
     assert!(order.map(place).is_sorted(), "{:?}", order.map(place));
 }

@@ -119,100 +119,100 @@ fn several_mixes_are_measured_and_never_compared() {
     }
 }
 
+/// Sweep files, flags beside them, and what is said of them; `@large` stands for axes of many values.
+const REFUSED: &[(&str, &str, &[&str])] = &[
+    (
+        "chunk = [5, 15]",
+        "",
+        &["`chunk`", "did you mean `chunks`?"],
+    ),
+    (
+        "chunks = [5, 0]",
+        "",
+        &["sweep.toml", "--chunks", "chunk size"],
+    ),
+    ("chunks = ", "", &["not TOML", "line 1"]),
+    (
+        "budget = \"5m\"",
+        "--rounds 3",
+        &["contradict", "--budget", "--rounds"],
+    ),
+    (
+        "mix = \"whale\"",
+        "--payloads @payloads",
+        &["contradict", "--mix", "--payloads"],
+    ),
+    (
+        "[axis]\n\"engine.a\" = [1]",
+        "",
+        &["single value", "--set engine.a=1"],
+    ),
+    (
+        "[set]\n\"engine.a\" = 1",
+        "--set http.port=1",
+        &["--http.port"],
+    ),
+    (
+        "[[exclude]]\n\"engine.a\" = 1",
+        "",
+        &["--exclude engine.a=1", "not a value"],
+    ),
+    (
+        "[base]\n\"engine.a\" = 1",
+        "--design one-at-a-time",
+        &["--base engine.a=1"],
+    ),
+    ("[base]\n\"engine.a\" = 1", "", &["--design one-at-a-time"]),
+    (
+        "gas = [\"10M\", \"40M\"]",
+        "@large",
+        &["217800 cells", "days", "--yes"],
+    ),
+    (
+        "chunks = [5, 15]\n[axis]\n\"engine.nonsense\" = [1, 2]",
+        "",
+        &[
+            "bench-reth refuses --engine.nonsense=1",
+            "unexpected",
+            "node --help",
+        ],
+    ),
+    (
+        "[axis]\n\"engine.multiproof-chunk-size\" = [5, 0]",
+        "",
+        &["refuses --engine.multiproof-chunk-size=0", "at least 1"],
+    ),
+    (
+        "[set]\n\"bench.chunk-policy\" = \"always-ish\"",
+        "",
+        &["refuses --bench.chunk-policy=always-ish", "range-steal"],
+    ),
+    ("gas = \"900G\"", "", &["--gas 900G", "at most 1G"]),
+    (
+        "",
+        "--payloads @payloads",
+        &["payloads holds no payload_block_<N>.json"],
+    ),
+    ("budget = \"20\"", "", &["--budget", "write 20m"]),
+    ("", "--ready-timeout 90", &["write 90s for 90 seconds"]),
+    ("rounds = 0", "", &["--rounds", "0"]),
+    ("", "--profiler samply", &["samply", "install it"]),
+    (
+        "",
+        "--out @sweep.toml",
+        &["sweep.toml", "--out another folder"],
+    ),
+    ("", "--out @payloads", &["is not empty", "--resume"]),
+];
+
 #[test]
 fn what_cannot_be_a_sweep_is_refused_before_anything_is_made() {
     let world = World::new();
     let many: Vec<_> = (1..=330).map(|n| n.to_string()).collect();
     let many = many.join(",");
     let large = format!("--axis engine.a={many} --axis engine.b={many}");
-    for (file, flags, parts) in [
-        (
-            "chunk = [5, 15]",
-            "",
-            vec!["`chunk`", "did you mean `chunks`?"],
-        ),
-        (
-            "chunks = [5, 0]",
-            "",
-            vec!["sweep.toml", "--chunks", "chunk size"],
-        ),
-        ("chunks = ", "", vec!["not TOML", "line 1"]),
-        (
-            "budget = \"5m\"",
-            "--rounds 3",
-            vec!["contradict", "--budget", "--rounds"],
-        ),
-        (
-            "mix = \"whale\"",
-            "--payloads @payloads",
-            vec!["contradict", "--mix", "--payloads"],
-        ),
-        (
-            "[axis]\n\"engine.a\" = [1]",
-            "",
-            vec!["single value", "--set engine.a=1"],
-        ),
-        (
-            "[set]\n\"engine.a\" = 1",
-            "--set http.port=1",
-            vec!["--http.port"],
-        ),
-        (
-            "[[exclude]]\n\"engine.a\" = 1",
-            "",
-            vec!["--exclude engine.a=1", "not a value"],
-        ),
-        (
-            "[base]\n\"engine.a\" = 1",
-            "--design one-at-a-time",
-            vec!["--base engine.a=1"],
-        ),
-        (
-            "[base]\n\"engine.a\" = 1",
-            "",
-            vec!["--design one-at-a-time"],
-        ),
-        (
-            "gas = [\"10M\", \"40M\"]",
-            &large,
-            vec!["217800 cells", "days", "--yes"],
-        ),
-        (
-            "chunks = [5, 15]\n[axis]\n\"engine.nonsense\" = [1, 2]",
-            "",
-            vec![
-                "bench-reth refuses --engine.nonsense=1",
-                "unexpected",
-                "node --help",
-            ],
-        ),
-        (
-            "[axis]\n\"engine.multiproof-chunk-size\" = [5, 0]",
-            "",
-            vec!["refuses --engine.multiproof-chunk-size=0", "at least 1"],
-        ),
-        (
-            "[set]\n\"bench.chunk-policy\" = \"always-ish\"",
-            "",
-            vec!["refuses --bench.chunk-policy=always-ish", "range-steal"],
-        ),
-        ("gas = \"900G\"", "", vec!["--gas 900G", "at most 1G"]),
-        (
-            "",
-            "--payloads @payloads",
-            vec!["payloads holds no payload_block_<N>.json"],
-        ),
-        ("budget = \"20\"", "", vec!["--budget", "write 20m"]),
-        ("", "--ready-timeout 90", vec!["write 90s for 90 seconds"]),
-        ("rounds = 0", "", vec!["--rounds", "0"]),
-        ("", "--profiler samply", vec!["samply", "install it"]),
-        (
-            "",
-            "--out @sweep.toml",
-            vec!["sweep.toml", "--out another folder"],
-        ),
-        ("", "--out @payloads", vec!["is not empty", "--resume"]),
-    ] {
+    for (file, flags, parts) in REFUSED {
+        let flags = flags.replace("@large", &large);
         fs::write(world.path("sweep.toml"), file).unwrap();
         fs::create_dir_all(world.path("payloads/empty")).unwrap();
         let out = if flags.contains("--out") {
@@ -225,7 +225,7 @@ fn what_cannot_be_a_sweep_is_refused_before_anything_is_made() {
             let ended = command.env("PATH", world.path("nothing")).output().unwrap();
             let said = String::from_utf8(ended.stderr).unwrap();
             assert_eq!(ended.status.code(), Some(2), "{file} {flags}: {said}");
-            for part in &parts {
+            for part in *parts {
                 assert!(said.contains(part), "{file} {flags}: {part}: {said}");
             }
             assert!(!world.path("out").exists(), "{file}: something was made");

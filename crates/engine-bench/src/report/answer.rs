@@ -9,7 +9,7 @@ use super::{
     names::Names,
 };
 use crate::{
-    analyze::{Comparison, Level, Ratio, Verdict},
+    analyze::{Comparison, Level, Ratio, Verdict, rounded},
     figures::{self, Place},
     guard::VIRTUAL_MACHINE,
     sweep::{BaseSource, CHUNK_POLICY_FLAG, EngineSpec, PayloadSource},
@@ -94,9 +94,10 @@ fn verdicts(report: &Report, names: &Names, level: &Level) -> Vec<String> {
         pair.verdict.is_difference() && level.best.contains(&pair.a) && level.best.contains(&pair.b)
     };
     let mut parts = vec![match best.len() {
-        1 => format!("{named} best"),
+        1 if open.is_empty() => format!("{named} best"),
+        1 => format!("{named} highest"),
         _ if report.comparisons.iter().any(|pair| differs(&pair)) => {
-            let effect = 100.0 * report.configuration.min_effect;
+            let effect = rounded(100.0 * report.configuration.min_effect);
             format!("{named} best: none is shown to be more than {effect} % slower")
         }
         _ => format!("{named} not separable"),
@@ -483,6 +484,10 @@ pub(super) mod tests {
                 &[(&["240"], &highest[..1]), (&["15"], &lower[..1])]
             ),
             "10M: one round: no verdicts; 240 highest, 0.48 Ggas/s"
+        );
+        assert_eq!(
+            said(&chunks, &[all[3], all[1], (&["5"], &lowest[..1])]),
+            "10M: 240 highest; 5 in too few rounds to tell; 15 slower by 12 %"
         );
         assert_eq!(
             said(&chunks, &[all[3], all[1], (&["5"], &[])]),

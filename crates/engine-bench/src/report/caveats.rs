@@ -314,7 +314,7 @@ impl OfLevel<'_> {
         let never = self.listed(never.map(|cell| &cell.id));
         let budget = adaptive.budget_s.filter(|_| self.report.complete);
         let why = budget.map_or(String::new(), |s| {
-            format!(", for its budget of {s} s was spent")
+            format!(", because its budget of {s} s was spent")
         });
         let what = match never.as_str() {
             "" => String::new(),

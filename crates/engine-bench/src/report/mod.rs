@@ -34,6 +34,7 @@ pub use table::{failures, table};
 pub use verify::{published_baseline, verify};
 pub use visits::VisitReport;
 
+use serde_json::Value;
 use std::{
     io,
     path::{Path, PathBuf},
@@ -79,80 +80,59 @@ pub fn write(dir: &Path, report: &Report) -> Result<(), WriteError> {
     file(CELLS_FILE, cells_csv(report).map_err(io::Error::other))
 }
 
+/// Columns of a row per cell, and where `report.json` has them in a cell.
+const CSV_COLUMNS: [(&str, &str); 15] = [
+    ("payloads", "/payloads"),
+    ("visits", "/visits"),
+    ("failed_visits", "/failed_visits"),
+    (
+        "execution_ggas_per_second",
+        "/execution_ggas_per_second/value",
+    ),
+    ("execution_low", "/execution_ggas_per_second/low"),
+    ("execution_high", "/execution_ggas_per_second/high"),
+    (
+        "new_payload_ggas_per_second",
+        "/new_payload_ggas_per_second/value",
+    ),
+    (
+        "wall_clock_ggas_per_second",
+        "/wall_clock_ggas_per_second/value",
+    ),
+    ("engine_ggas_per_second", "/engine_ggas_per_second/value"),
+    ("latency_p50_us", "/latency_us/p50"),
+    ("latency_p90_us", "/latency_us/p90"),
+    ("latency_p99_us", "/latency_us/p99"),
+    ("latency_max_us", "/latency_us/max"),
+    ("knob_acted", "/knob/acted"),
+    ("knob_evidence", "/knob/evidence"),
+];
+
 /// One row per cell, for spreadsheets.
 fn cells_csv(report: &Report) -> Result<Vec<u8>, csv::Error> {
     let mut csv = csv::Writer::from_writer(Vec::new());
-    let flags: Vec<&str> = report
-        .configuration
-        .axes
-        .iter()
-        .map(|axis| axis.flag.as_str())
-        .collect();
-    let metrics = [
-        "payloads",
-        "visits",
-        "failed_visits",
-        "execution_ggas_per_second",
-        "execution_low",
-        "execution_high",
-        "new_payload_ggas_per_second",
-        "wall_clock_ggas_per_second",
-        "engine_ggas_per_second",
-        "latency_p50_us",
-        "latency_p90_us",
-        "latency_p99_us",
-        "latency_max_us",
-        "knob_acted",
-        "knob_evidence",
-    ];
+    let axes = report.configuration.axes.iter();
+    let axes = axes.map(|axis| axis.flag.as_str());
+    let axes: Vec<&str> = ["engine"].into_iter().chain(axes).chain(["gas"]).collect();
+    let columns = CSV_COLUMNS.iter().map(|(name, _)| *name);
     csv.write_record(
-        ["id", "engine"]
+        ["id"]
             .into_iter()
-            .chain(flags.iter().copied())
-            .chain(["gas"])
-            .chain(metrics),
+            .chain(axes.iter().copied())
+            .chain(columns),
     )?;
     for cell in &report.cells {
-        csv.write_record(cell_row(cell, &flags))?;
+        let json = serde_json::to_value(cell).map_err(io::Error::from)?;
+        let text = |value: Option<&Value>| match value {
+            None | Some(Value::Null) => String::new(),
+            Some(value) => names::text(value),
+        };
+        let axes = axes.iter().map(|axis| text(cell.axes.get(*axis)));
+        let columns = CSV_COLUMNS
+            .iter()
+            .map(|(_, place)| text(json.pointer(place)));
+        csv.write_record([cell.id.clone()].into_iter().chain(axes).chain(columns))?;
     }
     csv.into_inner()
         .map_err(|error| io::Error::from(error.error().kind()).into())
-}
-
-fn cell_row(cell: &CellReport, flags: &[&str]) -> Vec<String> {
-    let axis = |name: &str| {
-        let value = cell.axes.get(name);
-        value.map_or_else(String::new, |value| {
-            value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned)
-        })
-    };
-    let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
-    let value = |estimate: &Option<EstimateReport>| {
-        number(estimate.as_ref().map(|estimate| estimate.value))
-    };
-    let execution = cell.execution_ggas_per_second.as_ref();
-    let latency = cell.latency_us;
-    let mut row = vec![cell.id.clone(), axis("engine")];
-    row.extend(flags.iter().map(|flag| axis(flag)));
-    row.push(axis("gas"));
-    row.extend([cell.payloads, cell.visits, cell.failed_visits].map(|count| count.to_string()));
-    row.extend([
-        value(&cell.execution_ggas_per_second),
-        number(execution.and_then(|estimate| estimate.low)),
-        number(execution.and_then(|estimate| estimate.high)),
-        value(&cell.new_payload_ggas_per_second),
-        value(&cell.wall_clock_ggas_per_second),
-        value(&cell.engine_ggas_per_second),
-        number(latency.map(|latency| latency.p50)),
-        number(latency.map(|latency| latency.p90)),
-        number(latency.map(|latency| latency.p99)),
-        number(latency.map(|latency| latency.max)),
-        cell.knob
-            .acted
-            .map_or_else(String::new, |acted| acted.to_string()),
-        cell.knob.evidence.clone(),
-    ]);
-    row
 }
