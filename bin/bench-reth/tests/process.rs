@@ -13,6 +13,16 @@ use testkit::{
     node::{Node, PAID, World, ZERO, block_rlp, program, stderr},
 };
 
+/// Waits for something, which has to come within a test's patience.
+fn in_time<T>(what: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let what = async { tokio::time::timeout(testkit::PATIENCE, what).await };
+    runtime.block_on(what).expect("an end in time")
+}
+
 #[test]
 fn the_auth_port_refuses_whatever_has_no_fresh_token() {
     let world = World::new();
@@ -525,11 +535,7 @@ fn a_chain_file_is_imported_up_to_the_first_bad_block() {
 fn saved_blocks_are_announced_on_the_websocket() {
     let world = World::new();
     let node = world.node(&["--engine.persistence-threshold", "1"]);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    in_time(async {
         let url = format!("ws://{}", node.ws);
         let mut persisted = engine_api::subscribe::subscribe_persisted(&url)
             .await

@@ -192,7 +192,8 @@ fn lint(steps: &mut Steps) {
     );
 }
 
-/// Tests with debug assertions and overflow checks: of crates that compute, and that compile few others.
+/// Unit and property tests with debug assertions and overflow checks: of crates that compute, and that need
+/// few others, all of which are compiled again for it.
 fn checked(steps: &mut Steps) {
     let crates = CHECKED_CRATES.iter().flat_map(|name| ["-p", name]);
     let build = [
@@ -207,7 +208,6 @@ fn checked(steps: &mut Steps) {
         "--config",
         "profile.release.overflow-checks=true",
         "--lib",
-        "--tests",
     ];
     let args: Vec<&str> = build.into_iter().chain(crates).collect();
     steps.tests("debug assertions and overflow checks", &args, &[]);

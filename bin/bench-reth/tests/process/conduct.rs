@@ -324,11 +324,7 @@ fn safe_and_finalized_outlive_a_kill() {
 
 /// Returns once the database holds block `number`.
 fn wait_until_persisted(node: &Node, number: u64) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    crate::in_time(async {
         let url = format!("ws://{}", node.ws);
         let mut persisted = engine_api::subscribe::subscribe_persisted(&url)
             .await

@@ -425,7 +425,7 @@ async fn wrong_blob_hashes_are_found_also_for_blocks_that_are_known_or_not_execu
 fn read_until(stop: &AtomicBool, net: &node::engine::ChainReader, chains: &[Vec<B256>]) -> usize {
     let mut reads = 0;
     let known: HashSet<B256> = chains.iter().flatten().copied().collect();
-    while !stop.load(Ordering::Relaxed) {
+    loop {
         for number in 1..=chains[0].len() as u64 {
             let block = net.block_by_number(number).unwrap();
             let block = block.unwrap_or_else(|| panic!("block {number} is missing"));
@@ -441,8 +441,10 @@ fn read_until(stop: &AtomicBool, net: &node::engine::ChainReader, chains: &[Vec<
             "the state of no chain: {nonces:?}"
         );
         reads += 1;
+        if stop.load(Ordering::Relaxed) {
+            return reads;
+        }
     }
-    reads
 }
 
 #[tokio::test]

@@ -300,10 +300,10 @@ impl Net {
     /// Waits until the database holds block `number`.
     pub(crate) async fn persisted(&self, number: u64) {
         let mut persisted = self.engine.persisted();
-        persisted
-            .wait_for(|block| block.number >= number)
-            .await
-            .unwrap();
+        let reached = persisted.wait_for(|block| block.number >= number);
+        let reached = tokio::time::timeout(testkit::PATIENCE, reached).await;
+        let reached = reached.unwrap_or_else(|_| panic!("block {number} is not persisted"));
+        reached.unwrap();
     }
 }
 
