@@ -10,12 +10,11 @@ use super::{
     noise::NoiseFloor,
     outcome::Outcome,
     summarize,
-    summary::rounds_of,
-    verdict::{Comparison, Verdict},
+    verdict::{Comparison, Verdict, relevance},
 };
 use alloy_primitives::B256;
 use bench_stats::{Rules, Throughput, separate::compare_separate};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -35,7 +34,7 @@ pub struct Side<'a> {
 }
 
 /// What the comparison of two sides says.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Between {
     /// Whether both sides are of one sweep, whose rounds are paired and whose report says the same.
     pub same_sweep: bool,
@@ -57,7 +56,7 @@ pub struct Between {
 }
 
 /// A setting that differs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
     /// Its name, parts joined by dots.
     pub name: String,
@@ -149,7 +148,7 @@ fn separate(
     noise: Option<f64>,
 ) -> Vec<Comparison> {
     let rounds = |side: &Side<'_>, id: &str| -> Vec<Throughput> {
-        let rounds = rounds_of(side.outcome, id).into_iter();
+        let rounds = side.outcome.throughputs(id);
         rounds.map(|(_, throughput)| throughput).collect()
     };
     let measured = pairs
@@ -174,7 +173,7 @@ fn separate(
                 true => Verdict::of(found.judgement),
                 false => Verdict::OtherPayloads,
             },
-            relevance: found.judgement.ok().map(|found| found.relevance.into()),
+            relevance: found.judgement.ok().map(|found| relevance(found.relevance)),
             same_work: false,
             bootstrap: None,
         })

@@ -9,8 +9,8 @@ use super::{
     level::Level,
     noise::NoiseFloor,
     outcome::Outcome,
-    summary::{Summary, rounds_of},
-    verdict::{Comparison, Interval, Relevance, Verdict, about},
+    summary::Summary,
+    verdict::{Comparison, Interval, Verdict, about, relevance},
 };
 use crate::{
     plan::{Load, Plan},
@@ -65,11 +65,7 @@ pub(super) struct Group<'a> {
 /// Compares all pairs of cells of each gas level.
 pub fn compare(outcome: &Outcome, summaries: &[Summary]) -> Comparisons {
     let noise_floor = NoiseFloor::of(outcome);
-    let rules = Rules {
-        error: error(&outcome.plan),
-        noise: noise_floor.relative,
-        relevant: outcome.plan.settings.min_effect,
-    };
+    let rules = rules(outcome, noise_floor.relative);
     let loads = outcome.plan.loads();
     let draws = MOST_DRAWS / loads.len().max(1);
     let (mut pairs, mut levels) = (Vec::new(), Vec::new());
@@ -96,33 +92,34 @@ pub fn compare(outcome: &Outcome, summaries: &[Summary]) -> Comparisons {
     }
 }
 
-/// The chance of error of the comparisons of a level.
-pub(super) fn error(plan: &Plan) -> f64 {
-    match plan.settings.adaptive {
-        Some(_) => rounds::FINAL_ERROR,
-        None => ERROR,
+/// What the comparisons of a level are judged by.
+pub(super) fn rules(outcome: &Outcome, noise: Option<f64>) -> Rules {
+    let settings = &outcome.plan.settings;
+    Rules {
+        error: match settings.adaptive {
+            Some(_) => rounds::FINAL_ERROR,
+            None => ERROR,
+        },
+        noise,
+        relevant: settings.min_effect,
     }
 }
 
 /// Throughputs of the visits of a level: its cells in the order of the plan, then its A/A controls.
 pub(super) fn layout_of(outcome: &Outcome, load: &Load) -> Layout {
-    let cells = outcome.plan.cells.iter().chain(&outcome.plan.controls);
-    Layout::new(
-        cells
-            .filter(|cell| load.is_of(cell))
-            .map(|cell| rounds_of(outcome, &cell.id)),
-    )
+    let cells = outcome.visited(load);
+    Layout::new(cells.map(|cell| outcome.throughputs(&cell.id)))
 }
 
 impl Group<'_> {
     pub(super) fn id(&self, index: usize) -> String {
-        self.cells[index].cell.id.clone()
+        self.cells[index].id.clone()
     }
 
     /// The cell that others are given as ratios to: the named one where it was measured, else the highest.
     fn reference(&self, plan: &Plan, compared: &bench_stats::Comparisons) -> Option<usize> {
         let named = plan.baseline(&self.load);
-        let named = named.and_then(|named| self.cells.iter().position(|s| s.cell.id == named.id));
+        let named = named.and_then(|named| self.cells.iter().position(|s| s.id == named.id));
         let measured = |index: &usize| compared.ranked.contains(index);
         named.filter(measured).or(compared.ranked.first().copied())
     }
@@ -130,12 +127,12 @@ impl Group<'_> {
     fn comparison(&self, pair: &Pair, bootstrap: Option<Interval>) -> Comparison {
         let (a, b) = (self.cells[pair.a], self.cells[pair.b]);
         Comparison {
-            a: a.cell.id.clone(),
-            b: b.cell.id.clone(),
+            a: a.id.clone(),
+            b: b.id.clone(),
             ratio: pair.ratio.into(),
             rounds: pair.rounds as u64,
             verdict: Verdict::of(pair.judgement),
-            relevance: pair.relevance().map(Relevance::from),
+            relevance: pair.relevance().map(relevance),
             same_work: knob::same_work(a, b) == Some(true),
             bootstrap,
         }
@@ -163,16 +160,13 @@ impl Resampled {
         let only = reference.filter(|_| many);
         let pairs = if only.is_some() { cells } else { all_pairs };
         let replicates = draws / (rounds * pairs.max(1));
-        let pass = |samples: &[Sample]| {
+        let pass = |(round, samples): (u64, &[Sample])| {
             let blocks = samples.iter();
-            bootstrap::Pass::new(blocks.map(|sample| (sample.gas_used, sample.total_ns())))
+            let blocks = blocks.map(|sample| (sample.gas_used, sample.total_ns()));
+            (round, bootstrap::Pass::new(blocks))
         };
-        let cells = group.cells.iter().map(|summary| {
-            let rounds = outcome.passes.get(&summary.cell.id).into_iter().flatten();
-            rounds
-                .map(|(round, samples)| (*round, pass(samples)))
-                .collect()
-        });
+        let cells = group.cells.iter();
+        let cells = cells.map(|summary| outcome.rounds(&summary.id).map(pass).collect());
         Self {
             passes: cells.collect(),
             only,
@@ -298,7 +292,13 @@ mod tests {
             MadeUp::chunk("240", &drifting(101.0, 6)),
         ]);
         let summaries = summarize(&outcome);
-        let own = |index: usize| summaries[index].execution.unwrap().value;
+        let own = |index: usize| {
+            summaries[index]
+                .execution_ggas_per_second
+                .unwrap()
+                .ratio
+                .value
+        };
         assert!(own(0) > own(1), "on its own rounds it is the highest");
         let level = &compare(&outcome, &summaries).levels[0];
         assert_eq!(level.reference.as_deref(), Some("chunk60-gas10M"));

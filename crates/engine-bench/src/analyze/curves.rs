@@ -2,14 +2,14 @@
 //!
 //! Invariant: a curve joins cells that differ in one axis alone.
 
-use super::{outcome::Outcome, summary::rounds_of};
+use super::outcome::Outcome;
 use crate::plan::{Cell, Load};
 use bench_stats::{
     Layout,
     bootstrap::Resampling,
     curve::{FEWEST_VALUES, fit},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Draws of rounds for the interval of an optimum, and the chance that it misses.
 const REPLICATES: usize = 1_000;
@@ -20,7 +20,7 @@ const AT_END: f64 = 1e-6;
 
 /// A curve through the cells of a level that differ in one numeric axis:
 /// `ln(Ggas/s) = c0 + c1 u + c2 u²` with `u = ln(value) - center`, least squares over the means of cells.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Response {
     /// The axis.
     pub axis: String,
@@ -43,7 +43,7 @@ pub struct Response {
 }
 
 /// A cell of a curve.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Place {
     /// Its id.
     pub cell: String,
@@ -94,12 +94,8 @@ impl Response {
 
 /// Every curve of a level.
 pub(super) fn responses(outcome: &Outcome, load: &Load) -> Vec<Response> {
-    let cells = outcome
-        .plan
-        .cells
-        .iter()
-        .filter(|cell| load.is_of(cell) && outcome.passes.contains_key(&cell.id));
-    let cells: Vec<&Cell> = cells.collect();
+    let measured = |cell: &&Cell| outcome.passes.contains_key(&cell.id);
+    let cells: Vec<&Cell> = outcome.cells(load).filter(measured).collect();
     let mut found = Vec::new();
     for axis in &outcome.plan.settings.axes {
         let mut left = cells.clone();
@@ -118,7 +114,7 @@ fn response(outcome: &Outcome, axis: &str, group: &[&Cell]) -> Option<Response> 
     let value = |cell: &&Cell| cell.flag(axis)?.parse().ok();
     let values: Option<Vec<f64>> = group.iter().map(value).collect();
     let values = values.filter(|values| values.len() >= FEWEST_VALUES)?;
-    let layout = Layout::new(group.iter().map(|cell| rounds_of(outcome, &cell.id)));
+    let layout = Layout::new(group.iter().map(|cell| outcome.throughputs(&cell.id)));
     let how = Resampling {
         replicates: REPLICATES,
         error: ERROR,

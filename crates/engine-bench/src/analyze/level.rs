@@ -12,11 +12,11 @@ use super::{
     verdict::{Comparison, about},
 };
 use crate::plan::{Cell, Load};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeSet;
 
 /// What is best at a gas level.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Level {
     /// The level.
     #[serde(flatten)]
@@ -25,7 +25,7 @@ pub struct Level {
     /// highest. Null when nothing was measured.
     pub reference: Option<String>,
     /// Id of the cell that `--baseline` names here and that gave no number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_baseline: Option<String>,
     /// Ids of the measured cells that none is shown to beat, the highest first: all of them where the
     /// rounds decide nothing, as one round does.
@@ -45,12 +45,12 @@ pub struct Level {
     /// Ids of cells that vary more than the others do and are judged by their own noise.
     pub unsteady: Vec<String>,
     /// Curves over its numeric axes; of axes with at least five values.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub curves: Vec<Response>,
 }
 
 /// The first or last value of a numeric axis.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Edge {
     /// The axis.
     pub axis: String,
@@ -61,7 +61,7 @@ pub struct Edge {
 }
 
 /// An end of the values that were tried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum End {
     /// The smallest.

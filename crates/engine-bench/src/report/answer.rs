@@ -5,11 +5,11 @@
 
 use super::{
     grid::{Grid, NOTHING, UNCHECKED_MARK},
-    model::{CellReport, Report},
+    model::Report,
     names::Names,
 };
 use crate::{
-    analyze::{Comparison, Level, Ratio, Verdict, rounded},
+    analyze::{Comparison, Level, Ratio, Summary, Verdict, rounded},
     figures::{self, Place},
     guard::VIRTUAL_MACHINE,
     sweep::{BaseSource, CHUNK_POLICY_FLAG, EngineSpec, PayloadSource},
@@ -34,8 +34,8 @@ pub(super) fn lines(report: &Report) -> Vec<String> {
 }
 
 fn answer(report: &Report, names: &Names, level: &Level) -> String {
-    let cells = report.cells.iter().filter(|cell| level.is_of(cell));
-    let (measured, without): (Vec<&CellReport>, Vec<&CellReport>) =
+    let cells = report.cells_of(level);
+    let (measured, without): (Vec<&Summary>, Vec<&Summary>) =
         cells.partition(|cell| cell.execution_ggas_per_second.is_some());
     let mut parts = match measured.as_slice() {
         [] => vec!["nothing was measured".to_owned()],
@@ -57,7 +57,7 @@ fn answer(report: &Report, names: &Names, level: &Level) -> String {
 }
 
 /// Why there is no verdict, and what is highest all the same.
-fn undecided(report: &Report, names: &Names, level: &Level, measured: &[&CellReport]) -> String {
+fn undecided(report: &Report, names: &Names, level: &Level, measured: &[&Summary]) -> String {
     let rounds = measured.iter().map(|cell| cell.visits).max().unwrap_or(0);
     let verdict = level.versus.first().map(|pair| pair.verdict);
     let why = match (rounds, verdict) {
@@ -154,17 +154,13 @@ pub(super) fn listed(labels: &[String]) -> String {
 }
 
 /// The execution throughput of a cell: `0.483 ±0.007`.
-pub(super) fn throughput(cell: &CellReport) -> String {
-    let Some(estimate) = &cell.execution_ggas_per_second else {
-        let failed = cell.failed_visits > 0;
-        return if failed { "failed" } else { NOTHING }.to_owned();
-    };
-    estimate.text()
-        + if cell.root_checked {
-            ""
-        } else {
-            UNCHECKED_MARK
-        }
+pub(super) fn throughput(cell: &Summary) -> String {
+    match &cell.execution_ggas_per_second {
+        Some(found) if cell.root_checked => found.ratio.text(),
+        Some(found) => found.ratio.text() + UNCHECKED_MARK,
+        None if cell.failed_visits > 0 => "failed".to_owned(),
+        None => NOTHING.to_owned(),
+    }
 }
 
 /// A ratio as a difference in percent.
@@ -255,8 +251,8 @@ fn header(report: &Report, names: &Names, level: &Level) -> Vec<String> {
 }
 
 /// A cell's throughput, and its ratio to the reference of its level where there are others.
-fn fields(level: &Level, cell: Option<&CellReport>) -> Vec<String> {
-    let ratio = |cell: &CellReport| {
+fn fields(level: &Level, cell: Option<&Summary>) -> Vec<String> {
+    let ratio = |cell: &Summary| {
         if level.reference.as_ref() == Some(&cell.id) {
             return "reference".to_owned();
         }

@@ -6,14 +6,14 @@
 use super::{
     answer::listed,
     grid::{Grid, NOTHING},
-    model::{EstimateReport, Report},
+    model::Report,
     names::Names,
 };
 use crate::{
-    analyze::{self, Attribution, Comparison, Level, Outcome, PHASE_KEYS, rounded},
+    analyze::{self, Attribution, Comparison, GROUPS, Level, Outcome, PHASES, rounded},
     figures::{self, Place},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Changes of a phase below this part of a block's time are not worth a word.
 const WORTH_A_WORD: f64 = 0.01;
@@ -28,7 +28,7 @@ const SAME_COUNT: f64 = 0.05;
 const LOG_TOLERANCE: f64 = 0.05;
 
 /// What moved between two cells of a level.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChangeReport {
     /// Id of the cell that is explained.
     pub a: String,
@@ -43,10 +43,10 @@ pub struct ChangeReport {
 }
 
 /// What a phase of `a` takes longer than one of `b`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MovedReport {
     /// The phase.
-    pub key: String,
+    pub key: &'static str,
     /// Milliseconds a block.
     pub ms: f64,
 }
@@ -56,12 +56,7 @@ pub(super) fn changes(outcome: &Outcome, report: &Report) -> Vec<ChangeReport> {
     let pairs = report.levels.iter().flat_map(|level| &level.versus);
     let change = |pair: &Comparison| {
         let both = |round: u64| {
-            let has = |id| {
-                outcome
-                    .passes
-                    .get(id)
-                    .is_some_and(|rounds| rounds.contains_key(&round))
-            };
+            let has = |id| outcome.rounds(id).any(|(made, _)| made == round);
             has(&pair.a) && has(&pair.b)
         };
         let of = |id| analyze::attribute(outcome, id, both);
@@ -70,30 +65,22 @@ pub(super) fn changes(outcome: &Outcome, report: &Report) -> Vec<ChangeReport> {
     pairs.filter_map(change).collect()
 }
 
-fn total(of: &Attribution) -> f64 {
-    of.phases.iter().map(|phase| phase.ms_per_block).sum()
-}
-
 fn change(pair: &Comparison, of_a: &Attribution, of_b: &Attribution) -> ChangeReport {
-    let in_b = |key: &str| {
-        let found = of_b.phases.iter().find(|phase| phase.key == key);
-        found.map_or(0.0, |phase| phase.ms_per_block)
-    };
     let moved = of_a.phases.iter().map(|phase| {
-        let ms = rounded(phase.ms_per_block - in_b(&phase.key));
-        let key = phase.key.clone();
-        (phase.label.as_str(), MovedReport { key, ms })
+        let key = phase.key;
+        let ms = rounded(phase.ms_per_block - of_b.ms(key).unwrap_or(0.0));
+        (phase.label, MovedReport { key, ms })
     });
     let mut moved: Vec<(&str, MovedReport)> = moved.collect();
     moved.sort_by(|(_, x), (_, y)| y.ms.abs().total_cmp(&x.ms.abs()));
-    let total_ms = rounded(total(of_a) - total(of_b));
+    let total_ms = rounded(of_a.total_ms() - of_b.total_ms());
     // What the ratio is known to within, as time of a block.
     let ends = pair.ratio.ends().filter(|ends| figures::is_telling(*ends));
-    let place = match ends.map(|(low, high)| total(of_b) * (1.0 / low - 1.0 / high) / 2.0) {
+    let place = match ends.map(|(low, high)| of_b.total_ms() * (1.0 / low - 1.0 / high) / 2.0) {
         Some(half) if half > 0.0 => Place::within(half),
         _ => Place::digits(total_ms, 2),
     };
-    let mut parts = vec![moved_text(&moved, total_ms, total(of_b), place)];
+    let mut parts = vec![moved_text(&moved, total_ms, of_b.total_ms(), place)];
     parts.extend(jobs_change(of_a, of_b));
     ChangeReport {
         a: pair.a.clone(),
@@ -190,26 +177,23 @@ pub(super) fn table(report: &Report) -> Grid {
     let told: Vec<_> = cells
         .filter_map(|cell| Some((cell, cell.attribution.as_ref()?)))
         .collect();
-    let ms_of = |of: &Attribution, key: &str| {
-        let found = of.phases.iter().find(|phase| phase.key == key);
-        found.map(|phase| phase.ms_per_block)
-    };
     let is_spent = |key: &&str| {
-        told.iter()
-            .any(|(_, of)| ms_of(of, key).is_some_and(|ms| ms.abs() >= 0.005))
+        let mut all = told.iter().filter_map(|(_, of)| of.ms(key));
+        all.any(|ms| ms.abs() >= 0.005)
     };
-    let keys: Vec<&str> = PHASE_KEYS.into_iter().filter(is_spent).collect();
+    let keys = PHASES.iter().map(|(key, ..)| *key);
+    let keys: Vec<&str> = keys.filter(is_spent).collect();
     let rows = told.iter().map(|(cell, of)| {
-        let whole = total(of);
+        let whole = of.total_ms();
         let estimate = cell.execution_ggas_per_second.as_ref();
-        let half = estimate.and_then(EstimateReport::relative_half);
+        let half = estimate.and_then(|found| found.ratio.relative_half());
         let text = |ms: f64| match half {
             Some(half) => Place::within(half * whole)
                 .or_finer(Place::digits(ms, 1))
                 .text(ms),
             None => Place::digits(ms, 2).text(ms),
         };
-        let ms = |key: &&str| ms_of(of, key).map_or(NOTHING.to_owned(), text);
+        let ms = |key: &&str| of.ms(key).map_or(NOTHING.to_owned(), text);
         let mut row = vec![cell.id.clone()];
         row.extend(keys.iter().map(ms));
         row.push(text(whole));
@@ -217,7 +201,7 @@ pub(super) fn table(report: &Report) -> Grid {
             of.workers_idle
                 .map_or(NOTHING.to_owned(), |idle| format!("{:.0} %", idle * 100.0)),
         );
-        row.push(of.source.clone());
+        row.push(of.source.to_owned());
         row
     });
     let keys = keys.iter().map(|key| key.replace('_', " "));
@@ -234,37 +218,12 @@ pub(super) fn table(report: &Report) -> Grid {
     }
 }
 
-/// Phases that belong together.
-pub(super) const GROUPS: [(&str, &[&str]); 5] = [
-    ("transport", &["transport", "decode", "queue"]),
-    (
-        "execution",
-        &[
-            "pre_execution",
-            "sender_wait",
-            "transactions",
-            "post_execution",
-            "execution",
-        ],
-    ),
-    ("state root wait", &["root_wait"]),
-    (
-        "rest of newPayload",
-        &["prepare", "bundle", "checks", "engine_rest"],
-    ),
-    ("fork choice", &["forkchoice", "forkchoice_rest"]),
-];
-
-/// Milliseconds a block of each group, in their order; `None` where the engine tells nothing of it.
+/// Milliseconds a block of each group of phases, in their order; `None` where the engine tells nothing of it.
 pub(super) fn grouped(of: &Attribution) -> [Option<f64>; GROUPS.len()] {
-    GROUPS.map(|(_, keys)| {
-        let phases = of
-            .phases
-            .iter()
-            .filter(|phase| keys.contains(&phase.key.as_str()));
-        phases
-            .map(|phase| phase.ms_per_block)
-            .reduce(|all, part| all + part)
+    GROUPS.map(|group| {
+        let of_group = PHASES.iter().filter(|(_, own, ..)| *own == group);
+        let told = of_group.filter_map(|(key, ..)| of.ms(key));
+        told.reduce(|all, part| all + part)
     })
 }
 
@@ -298,13 +257,13 @@ mod tests {
     use crate::analyze::{Count, Phase, Ratio, Verdict};
 
     fn attribution(root_ms: f64, rest_ms: f64, jobs: f64) -> Attribution {
-        let phase = |key: &str, label: &str, ms_per_block| Phase {
-            key: key.into(),
-            label: label.into(),
+        let phase = |key, label, ms_per_block| Phase {
+            key,
+            label,
             ms_per_block,
         };
         Attribution {
-            source: "metrics".into(),
+            source: "metrics",
             blocks: 10,
             phases: vec![
                 phase("engine_rest", "in the rest", rest_ms),
@@ -312,8 +271,8 @@ mod tests {
             ],
             beside: vec![],
             counts: vec![Count {
-                key: "jobs".into(),
-                label: "jobs".into(),
+                key: "jobs",
+                label: "jobs",
                 per_block: jobs,
             }],
             workers_idle: None,
@@ -364,14 +323,5 @@ mod tests {
             assert_eq!(found.text, expected);
             assert_eq!(found.moved[0].key, "root_wait");
         }
-    }
-
-    #[test]
-    fn every_phase_is_of_one_group() {
-        let grouped: Vec<_> = GROUPS.iter().flat_map(|(_, keys)| *keys).copied().collect();
-        for key in &PHASE_KEYS {
-            assert!(grouped.contains(key), "{key}");
-        }
-        assert_eq!(grouped.len(), PHASE_KEYS.len());
     }
 }

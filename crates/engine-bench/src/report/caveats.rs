@@ -7,11 +7,11 @@ use super::{
     answer::listed,
     attribution,
     grid::UNCHECKED_MARK,
-    model::{AdaptiveReport, CellReport, Report},
+    model::{AdaptiveReport, Report},
     names::{self, Names},
 };
 use crate::{
-    analyze::{Comparison, End, Level, Stall},
+    analyze::{Comparison, End, Level, Stall, Summary},
     plan::Load,
     sweep::WarmUp,
 };
@@ -135,9 +135,8 @@ impl OfLevel<'_> {
         listed(&labels)
     }
 
-    fn cells(&self) -> Vec<&CellReport> {
-        let cells = self.report.cells.iter();
-        cells.filter(|cell| self.level.is_of(cell)).collect()
+    fn cells(&self) -> Vec<&Summary> {
+        self.report.cells_of(self.level).collect()
     }
 
     /// One payload that took much of a pass.
@@ -209,12 +208,11 @@ impl OfLevel<'_> {
     }
 
     /// How long engines say that persistence held them up, where they say so.
-    fn stalled(&self, cells: &[&CellReport]) -> String {
+    fn stalled(&self, cells: &[&Summary]) -> String {
         let parts = cells.iter().filter_map(|cell| {
             let of = cell.attribution.as_ref()?;
             let stall = of.beside.iter().find(|phase| phase.key == "stall")?;
-            let whole: f64 = of.phases.iter().map(|phase| phase.ms_per_block).sum();
-            let part = stall.ms_per_block / whole;
+            let part = stall.ms_per_block / of.total_ms();
             (part >= WORTH_A_WORD).then_some(100.0 * part)
         });
         range(&parts.collect::<Vec<_>>()).map_or(String::new(), |range| {
@@ -225,10 +223,7 @@ impl OfLevel<'_> {
     /// A/A controls that differ from their originals although nothing differs.
     fn controls(&self) -> Vec<String> {
         let controls = self.report.noise_floor.controls.iter();
-        let controls = controls.filter(|control| {
-            let of = self.report.cell(&control.of);
-            of.is_some_and(|cell| self.level.is_of(cell))
-        });
+        let controls = controls.filter(|control| self.report.is_of(self.level, &control.of));
         let differing = controls.filter_map(|control| {
             let (low, high) = control.ratio.ends()?;
             (low > 1.0 || high < 1.0).then(|| {
@@ -245,10 +240,7 @@ impl OfLevel<'_> {
 
     /// Verdicts that something speaks against.
     fn pairs(&self) -> Vec<String> {
-        let of_level = |pair: &&Comparison| {
-            let cell = self.report.cell(&pair.a);
-            cell.is_some_and(|cell| self.level.is_of(cell))
-        };
+        let of_level = |pair: &&Comparison| self.report.is_of(self.level, &pair.a);
         let listed_pairs = |is: fn(&Comparison) -> bool| {
             let pairs = self.report.comparisons.iter().filter(of_level);
             let pairs: Vec<String> = pairs

@@ -8,11 +8,11 @@ use crate::{
     guard::GuardMode,
     record::{Attempt, Ended},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the guard saw.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct GuardReport {
     /// What was done about disturbed passes.
     pub mode: GuardMode,
@@ -34,12 +34,12 @@ pub struct GuardReport {
     pub calibration_s: f64,
     /// Tables whose number of rows after a reset was not the same throughout, with the fewest and the
     /// most, by engine.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub state_drift: Vec<StateDrift>,
 }
 
 /// A table that a reset did not always bring back to as many rows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StateDrift {
     /// Name of the engine.
     pub engine: String,

@@ -6,7 +6,6 @@
 mod answer;
 mod attribution;
 mod between;
-mod blocks;
 mod caveats;
 mod facts;
 mod grid;
@@ -22,14 +21,10 @@ mod visits;
 
 pub use attribution::{ChangeReport, MovedReport};
 pub use between::between;
-pub use blocks::BlocksReport;
 pub use guard::{GuardReport, StateDrift};
 pub use html::html;
 pub use markdown::markdown;
-pub use model::{
-    AdaptiveReport, CellReport, EnvironmentReport, EstimateReport, LatencyReport, Report,
-    RoundReport, SteadyReport,
-};
+pub use model::{AdaptiveReport, EnvironmentReport, Report};
 pub use table::{failures, table};
 pub use verify::{published_baseline, verify};
 pub use visits::VisitReport;

@@ -2,12 +2,9 @@
 //!
 //! Invariant: two cells of a gas level never share a name.
 
-use super::{
-    grid::NOTHING,
-    model::{CellReport, Report},
-};
+use super::{grid::NOTHING, model::Report};
 use crate::{
-    analyze::Level,
+    analyze::{Level, Summary},
     sweep::{CHUNK_SIZE_FLAG, MIX_AXIS},
 };
 use serde_json::Value;
@@ -49,17 +46,17 @@ impl Names {
     }
 
     /// A cell's values, one for each column.
-    pub(super) fn values(&self, cell: &CellReport) -> Vec<String> {
+    pub(super) fn values(&self, cell: &Summary) -> Vec<String> {
         self.0.iter().map(|key| self.value(cell, key)).collect()
     }
 
     /// A cell's value of an axis.
-    pub(super) fn value(&self, cell: &CellReport, key: &str) -> String {
+    pub(super) fn value(&self, cell: &Summary, key: &str) -> String {
         cell.axes.get(key).map_or(NOTHING.to_owned(), text)
     }
 
     /// The name of a cell within its gas level: `60`, or `60/always`.
-    pub(super) fn label(&self, cell: &CellReport) -> String {
+    pub(super) fn label(&self, cell: &Summary) -> String {
         let mut values = self.values(cell);
         // What an engine lacks says nothing, unless its neighbours have it.
         while values.len() > 1 && values.last().is_some_and(|value| value == NOTHING) {
@@ -83,8 +80,8 @@ impl Names {
         report: &'r Report,
         level: &Level,
         values: &[String],
-    ) -> Option<&'r CellReport> {
-        let mut cells = report.cells.iter().filter(|cell| level.is_of(cell));
+    ) -> Option<&'r Summary> {
+        let mut cells = report.cells_of(level);
         cells.find(|cell| self.values(cell) == values)
     }
 

@@ -8,11 +8,11 @@ use super::{
     answer::difference,
     attribution, facts,
     grid::{Grid, NOTHING},
-    model::{CellReport, EstimateReport, Report},
+    model::Report,
     names::Names,
 };
 use crate::{
-    analyze::{Level, LevelNoise, Work},
+    analyze::{Level, LevelNoise, Measured, Summary, Work},
     figures::Place,
     profile::CellProfile,
     record::{
@@ -146,11 +146,8 @@ fn cells(report: &Report) -> Grid {
         "knob",
     ];
     let rows = report.cells.iter().map(|cell| {
-        let ggas = |estimate: &Option<EstimateReport>| {
-            estimate
-                .as_ref()
-                .map_or(NOTHING.to_owned(), EstimateReport::text)
-        };
+        let ggas =
+            |found: Option<Measured>| found.map_or(NOTHING.to_owned(), |found| found.ratio.text());
         let ms = |us: Option<f64>| {
             us.map_or(NOTHING.to_owned(), |us| {
                 Place::digits(us / 1e3, 3).text(us / 1e3)
@@ -159,9 +156,9 @@ fn cells(report: &Report) -> Grid {
         let latency = cell.latency_us;
         [
             cell.id.clone(),
-            ggas(&cell.new_payload_ggas_per_second),
-            ggas(&cell.wall_clock_ggas_per_second),
-            ggas(&cell.engine_ggas_per_second),
+            ggas(cell.new_payload_ggas_per_second),
+            ggas(cell.wall_clock_ggas_per_second),
+            ggas(cell.engine_ggas_per_second),
             ms(latency.map(|latency| latency.p50)),
             ms(latency.map(|latency| latency.p90)),
             ms(latency.map(|latency| latency.p99)),
@@ -172,7 +169,7 @@ fn cells(report: &Report) -> Grid {
     Grid::new(header, rows)
 }
 
-fn knob(cell: &CellReport) -> String {
+fn knob(cell: &Summary) -> String {
     let text = &cell.knob.evidence;
     match cell.knob.acted {
         Some(false) => format!("inert: {text}"),
@@ -193,8 +190,7 @@ fn comparisons(report: &Report) -> Grid {
             pair.b.clone(),
             difference(&pair.ratio),
             pair.verdict.to_string(),
-            pair.relevance
-                .map_or(NOTHING.to_owned(), |found| found.to_string()),
+            pair.relevance.unwrap_or(NOTHING).to_owned(),
             resampled.unwrap_or_else(|| NOTHING.to_owned()),
         ]
     });

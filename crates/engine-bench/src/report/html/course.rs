@@ -2,15 +2,11 @@
 //! block by block.
 
 use super::{
-    super::{
-        model::{CellReport, Report},
-        names::Names,
-        visits::VisitReport,
-    },
+    super::{model::Report, names::Names, visits::VisitReport},
     chart::{Axis, COLOURS, GREY, Shape, draw, row, span},
     figure::{Figure, Key},
 };
-use crate::analyze::Level;
+use crate::analyze::{Level, Summary};
 
 const HEIGHT: u32 = 180;
 const ROW: u32 = 26;
@@ -74,11 +70,8 @@ pub(super) fn precision(report: &Report) -> Option<Figure> {
 
 /// Throughput of the A/A controls of a level over that of their originals, less 1, by round.
 fn gaps(report: &Report, level: &Level) -> Vec<(u64, f64)> {
-    let controls = report.noise_floor.controls.iter().filter(|control| {
-        report
-            .cell(&control.of)
-            .is_some_and(|cell| level.is_of(cell))
-    });
+    let controls = report.noise_floor.controls.iter();
+    let controls = controls.filter(|control| report.is_of(level, &control.of));
     let gaps = controls.flat_map(|control| {
         let original = report
             .cell(&control.of)
@@ -131,8 +124,10 @@ fn title(index: usize, visit: &VisitReport) -> String {
 pub(super) fn drift(report: &Report) -> Option<Figure> {
     let level_of = |visit: &VisitReport| {
         let id = original(report, &visit.cell);
-        let cell = report.cells.iter().find(|cell| cell.id == id)?;
-        report.levels.iter().position(|level| level.is_of(cell))
+        report
+            .levels
+            .iter()
+            .position(|level| report.is_of(level, id))
     };
     let known = || shown(report).filter_map(|(index, visit)| Some((index, visit, visit.relative?)));
     known().find(|(_, visit, _)| visit.round > 1)?;
@@ -161,8 +156,8 @@ pub(super) fn drift(report: &Report) -> Option<Figure> {
 
 /// Latency from block to block, as a strip of shades for each cell.
 pub(super) fn strips(report: &Report, level: &Level) -> Option<Figure> {
-    let cells = report.cells.iter().filter(|cell| level.is_of(cell));
-    let cells: Vec<&CellReport> = cells.filter(|cell| cell.blocks.is_some()).collect();
+    let cells = report.cells_of(level);
+    let cells: Vec<&Summary> = cells.filter(|cell| cell.blocks.is_some()).collect();
     let rows = cells.len();
     let found = || cells.iter().filter_map(|cell| cell.blocks.as_ref());
     let times = || found().flat_map(|blocks| &blocks.median_us).copied();

@@ -4,16 +4,15 @@
 //! on, so that levels share an axis and no picture contradicts a verdict.
 
 use super::{
-    super::{
-        answer::difference,
-        attribution::{GROUPS, grouped},
-        model::{CellReport, Report},
-        names::Names,
-    },
+    super::{answer::difference, attribution::grouped, model::Report, names::Names},
     chart::{Axis, COLOURS, GREY, Point, Shape, draw, row, span},
     figure::Figure,
 };
-use crate::{analyze::Level, figures, sweep::CHUNK_SIZE_FLAG};
+use crate::{
+    analyze::{GROUPS, Level, Summary},
+    figures,
+    sweep::CHUNK_SIZE_FLAG,
+};
 use plotters::style::RGBColor;
 
 const HEIGHT: u32 = 220;
@@ -65,7 +64,7 @@ struct Overview<'a> {
 }
 
 /// Cells that a line joins: of one level, and of one setting of the axes that are not drawn along.
-type Series<'a> = (String, &'a Level, Vec<&'a CellReport>);
+type Series<'a> = (String, &'a Level, Vec<&'a Summary>);
 
 /// A cell beside the reference of its level, in percent.
 struct Held {
@@ -84,7 +83,7 @@ impl<'a> Overview<'a> {
     fn series(&self) -> Vec<Series<'a>> {
         let mut series: Vec<Series<'a>> = Vec::new();
         for level in &self.report.levels {
-            for cell in self.report.cells.iter().filter(|cell| level.is_of(cell)) {
+            for cell in self.report.cells_of(level) {
                 let name = [level.load.to_string(), self.others(cell)].join(" ");
                 let name = name.trim_end().to_owned();
                 match series.iter_mut().find(|(known, ..)| *known == name) {
@@ -97,7 +96,7 @@ impl<'a> Overview<'a> {
     }
 
     /// Values of the axes that are not drawn along.
-    fn others(&self, cell: &CellReport) -> String {
+    fn others(&self, cell: &Summary) -> String {
         let along = self.axis.as_ref();
         let values = self.names.keys().iter().zip(self.names.values(cell));
         let others = values.filter(|(key, _)| along.is_some_and(|along| *key != along));
@@ -106,7 +105,7 @@ impl<'a> Overview<'a> {
     }
 
     /// Where a cell is along the axis.
-    fn at(&self, cell: &CellReport) -> Option<f64> {
+    fn at(&self, cell: &Summary) -> Option<f64> {
         let Some(axis) = &self.axis else {
             let label = self.names.label(cell);
             let place = self.labels.iter().position(|known| *known == label);
@@ -115,7 +114,7 @@ impl<'a> Overview<'a> {
         Some(self.names.value(cell, axis).parse::<f64>().ok()?.log10())
     }
 
-    fn held(&self, level: &Level, cell: &CellReport) -> Option<Held> {
+    fn held(&self, level: &Level, cell: &Summary) -> Option<Held> {
         let name = format!("{}, {}", level.load, self.names.label(cell));
         let at = self.at(cell)?;
         let is_best = level.best.contains(&cell.id);
@@ -273,7 +272,7 @@ fn marks(held: &[Held], colour: RGBColor, apart: f64, wide: f64) -> Vec<Shape> {
 pub(super) fn phases(report: &Report) -> Option<Figure> {
     let names = Names::of(report);
     let told = report.levels.iter().flat_map(|level| {
-        let cells = report.cells.iter().filter(|cell| level.is_of(cell));
+        let cells = report.cells_of(level);
         cells.filter_map(|cell| {
             let label = format!("{} {}", level.load, names.label(cell));
             Some((label, grouped(cell.attribution.as_ref()?)))
@@ -283,7 +282,7 @@ pub(super) fn phases(report: &Report) -> Option<Figure> {
     let (mut shapes, mut most) = (Vec::new(), 0.0f64);
     for (index, (label, groups)) in told.iter().enumerate() {
         let (y, mut from) = (row(index, told.len()), 0.0);
-        for (((name, _), ms), colour) in GROUPS.iter().zip(groups).zip(COLOURS) {
+        for ((name, ms), colour) in GROUPS.iter().zip(groups).zip(COLOURS) {
             // What a remainder is below zero, clocks differ by.
             let ms = ms.unwrap_or(0.0).max(0.0);
             let corners = ((from, y - 0.38), (from + ms, y + 0.38));
@@ -304,7 +303,7 @@ pub(super) fn phases(report: &Report) -> Option<Figure> {
         svg: draw(&x, &Axis::rows(&labels), ROW * labels.len() as u32, &shapes)?,
         caption: "Where the time of a block goes, one phase after another.".to_owned(),
         key: key
-            .map(|(_, ((name, _), colour))| ((*name).to_owned(), colour))
+            .map(|(_, (name, colour))| ((*name).to_owned(), colour))
             .collect(),
     })
 }
