@@ -52,13 +52,6 @@ pub struct Place {
 }
 
 impl Response {
-    /// Throughput that the curve gives a value, in Ggas/s.
-    pub fn at(&self, value: f64) -> f64 {
-        let u = value.ln() - self.center;
-        let [constant, slope, curvature] = self.coefficients;
-        (constant + slope * u + curvature * u * u).exp()
-    }
-
     /// The smallest and the largest value it was fitted to.
     pub fn ends(&self) -> (f64, f64) {
         let values = || self.cells.iter().map(|place| place.value);

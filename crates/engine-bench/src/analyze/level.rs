@@ -71,11 +71,6 @@ pub enum End {
 }
 
 impl Level {
-    /// Whether the best set singles anything out.
-    pub fn separates(&self) -> bool {
-        !self.beaten.is_empty()
-    }
-
     pub(super) fn of(
         outcome: &Outcome,
         group: &Group<'_>,

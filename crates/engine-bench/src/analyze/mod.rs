@@ -24,7 +24,7 @@ mod work;
 
 pub use adaptive::decide;
 pub use attribution::{Attribution, Count, Phase, attribute};
-pub(crate) use attribution::{GROUPS, PHASES, rounded};
+pub(crate) use attribution::{GROUPS, PHASES, Row, rounded};
 pub use between::{Between, Difference, Side, between};
 pub(crate) use between::{NO_FLOOR, flatten};
 pub use blocks::Blocks;

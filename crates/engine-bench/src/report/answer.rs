@@ -4,7 +4,7 @@
 //! says why it has none.
 
 use super::{
-    grid::{Grid, NOTHING, UNCHECKED_MARK},
+    grid::{Columns, Grid, NOTHING, UNCHECKED_MARK, or_nothing},
     model::Report,
     names::Names,
 };
@@ -220,50 +220,45 @@ pub(super) fn grids(report: &Report) -> Vec<Grid> {
         }
     }
     let grid = |levels: &[Level]| {
-        let header = levels.iter().map(|level| header(report, &names, level));
-        let row = |values: &Vec<String>| {
-            let cells = levels
-                .iter()
-                .map(|level| (level, names.find(report, level, values)));
-            let fields = cells.flat_map(|(level, cell)| fields(level, cell));
-            values.iter().cloned().chain(fields).collect()
-        };
-        Grid {
-            header: names
-                .columns()
-                .into_iter()
-                .chain(header.flatten())
-                .collect(),
-            rows: settings.iter().map(row).collect(),
-        }
+        let columns = names.columns();
+        let columns = columns.iter().enumerate();
+        let settings = columns.fold(Columns::of(&settings), |table, (index, name)| {
+            table.column(name, |values| values[index].clone())
+        });
+        let of_level = |table, level| of_level(report, &names, level, table);
+        levels.iter().fold(settings, of_level).grid()
     };
     report.levels.chunks(LEVELS_BESIDE).map(grid).collect()
 }
 
-fn header(report: &Report, names: &Names, level: &Level) -> Vec<String> {
-    let reference = level
-        .reference
-        .as_ref()
-        .filter(|_| !level.versus.is_empty());
-    let ratio = reference.map(|id| format!("to {}", names.label_of(report, id)));
-    let throughput = format!("{} Ggas/s", level.load);
-    [throughput].into_iter().chain(ratio).collect()
-}
-
-/// A cell's throughput, and its ratio to the reference of its level where there are others.
-fn fields(level: &Level, cell: Option<&Summary>) -> Vec<String> {
+/// Columns of a level: throughputs, and ratios to its reference where there are others.
+fn of_level<'s>(
+    report: &Report,
+    names: &Names,
+    level: &Level,
+    table: Columns<&'s Vec<String>>,
+) -> Columns<&'s Vec<String>> {
+    let cell = |values: &Vec<String>| names.find(report, level, values);
+    let throughputs = table.column(&format!("{} Ggas/s", level.load), |values| {
+        or_nothing(cell(values).map(throughput))
+    });
     let ratio = |cell: &Summary| {
         if level.reference.as_ref() == Some(&cell.id) {
-            return "reference".to_owned();
+            return Some("reference".to_owned());
         }
-        let pair = level.versus.iter().find(|pair| pair.a == cell.id);
-        pair.map_or(String::new(), |pair| {
-            format!("{} {}", difference(&pair.ratio), mark(pair.verdict))
-        })
+        let pair = level.versus.iter().find(|pair| pair.a == cell.id)?;
+        let difference = difference(&pair.ratio);
+        Some(format!("{difference} {}", mark(pair.verdict)))
     };
-    let ratio = (!level.versus.is_empty()).then(|| cell.map_or(String::new(), ratio));
-    let throughput = cell.map_or(NOTHING.to_owned(), throughput);
-    [throughput].into_iter().chain(ratio).collect()
+    match &level.reference {
+        Some(id) if !level.versus.is_empty() => {
+            let name = format!("to {}", names.label_of(report, id));
+            throughputs.column(&name, |values| {
+                cell(values).and_then(ratio).unwrap_or_default()
+            })
+        }
+        _ => throughputs,
+    }
 }
 
 /// What was swept, part by part: the first line of every report.

@@ -5,12 +5,14 @@
 
 use super::{
     answer::listed,
-    grid::{Grid, NOTHING},
+    grid::{Columns, Grid, or_nothing},
     model::Report,
     names::Names,
 };
 use crate::{
-    analyze::{self, Attribution, Comparison, GROUPS, Level, Outcome, PHASES, rounded},
+    analyze::{
+        self, Attribution, Comparison, GROUPS, Level, Outcome, PHASES, Row, Summary, rounded,
+    },
     figures::{self, Place},
 };
 use serde::Serialize;
@@ -174,48 +176,35 @@ fn line(report: &Report, names: &Names, level: &Level, change: &ChangeReport) ->
 /// Milliseconds a block: a row per cell, a column per phase that some cell spends time in.
 pub(super) fn table(report: &Report) -> Grid {
     let cells = report.cells.iter();
-    let told: Vec<_> = cells
-        .filter_map(|cell| Some((cell, cell.attribution.as_ref()?)))
-        .collect();
-    let is_spent = |key: &&str| {
+    let told = cells.filter_map(|cell| Some((cell, cell.attribution.as_ref()?)));
+    let told: Vec<(&Summary, &Attribution)> = told.collect();
+    let text = |(cell, of): &(&Summary, &Attribution), ms: f64| {
+        let measured = cell.execution_ggas_per_second;
+        let half = measured.and_then(|found| found.ratio.relative_half());
+        let place = half.map(|half| Place::within(half * of.total_ms()));
+        let place = place.map(|place| place.or_finer(Place::digits(ms, 1)));
+        place.unwrap_or_else(|| Place::digits(ms, 2)).text(ms)
+    };
+    let is_spent = |(key, ..): &&Row| {
         let mut all = told.iter().filter_map(|(_, of)| of.ms(key));
         all.any(|ms| ms.abs() >= 0.005)
     };
-    let keys = PHASES.iter().map(|(key, ..)| *key);
-    let keys: Vec<&str> = keys.filter(is_spent).collect();
-    let rows = told.iter().map(|(cell, of)| {
-        let whole = of.total_ms();
-        let estimate = cell.execution_ggas_per_second.as_ref();
-        let half = estimate.and_then(|found| found.ratio.relative_half());
-        let text = |ms: f64| match half {
-            Some(half) => Place::within(half * whole)
-                .or_finer(Place::digits(ms, 1))
-                .text(ms),
-            None => Place::digits(ms, 2).text(ms),
-        };
-        let ms = |key: &&str| of.ms(key).map_or(NOTHING.to_owned(), text);
-        let mut row = vec![cell.id.clone()];
-        row.extend(keys.iter().map(ms));
-        row.push(text(whole));
-        row.push(
-            of.workers_idle
-                .map_or(NOTHING.to_owned(), |idle| format!("{:.0} %", idle * 100.0)),
-        );
-        row.push(of.source.to_owned());
-        row
-    });
-    let keys = keys.iter().map(|key| key.replace('_', " "));
-    Grid {
-        header: [
-            Vec::from(["cell".to_owned()]),
-            keys.collect(),
-            ["total", "workers idle", "source"]
-                .map(str::to_owned)
-                .to_vec(),
-        ]
-        .concat(),
-        rows: rows.collect(),
-    }
+    let first = Columns::of(told.clone()).column("cell", |(cell, _)| cell.id.clone());
+    let phases = PHASES
+        .iter()
+        .filter(is_spent)
+        .fold(first, |table, (key, ..)| {
+            table.column(&key.replace('_', " "), |row| {
+                or_nothing(row.1.ms(key).map(|ms| text(row, ms)))
+            })
+        });
+    phases
+        .column("total", |row| text(row, row.1.total_ms()))
+        .column("workers idle", |(_, of)| {
+            or_nothing(of.workers_idle.map(|idle| format!("{:.0} %", idle * 100.0)))
+        })
+        .column("source", |(_, of)| of.source.to_owned())
+        .grid()
 }
 
 /// Milliseconds a block of each group of phases, in their order; `None` where the engine tells nothing of it.
