@@ -300,7 +300,7 @@ fn warnings(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::made_up::{MadeUp, sweep};
+    use crate::analyze::made_up::{MadeUp, results, sweep};
 
     #[test]
     fn settings_get_their_full_names() {
@@ -309,12 +309,6 @@ mod tests {
         flatten("top", value, &mut flat);
         let names: Vec<&str> = flat.keys().map(String::as_str).collect();
         assert_eq!(names, ["top.a.b", "top.list", "top.rows.0.x"]);
-    }
-
-    /// The small results folder beside the tests.
-    fn outcome() -> Outcome {
-        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/results");
-        super::super::read_outcome(&dir).unwrap()
     }
 
     fn compared(a: &Outcome, b: &Outcome, cells: [Option<&str>; 2]) -> Between {
@@ -387,7 +381,7 @@ mod tests {
 
     #[test]
     fn a_cell_that_gave_no_numbers_is_missed() {
-        let (a, mut b) = (outcome(), outcome());
+        let (a, mut b) = (results(), results());
         let lost = b.plan.cells[1].id.clone();
         b.passes.remove(&lost);
         let found = compared(&a, &b, [None, None]);
@@ -399,7 +393,7 @@ mod tests {
 
     #[test]
     fn other_payloads_and_unchecked_roots_are_told() {
-        let (a, mut b) = (outcome(), outcome());
+        let (a, mut b) = (results(), results());
         let [first, last] = [0, 5].map(|at| a.plan.cells[at].id.clone());
         let found = compared(&a, &b, [Some(&first), Some(&last)]);
         assert_eq!(found.cells[0].verdict, Verdict::OtherPayloads);

@@ -198,25 +198,12 @@ mod tests {
     use super::*;
     use crate::{
         analyze::{
-            made_up::{MadeUp, sweep},
+            made_up::{MadeUp, around, compared, sweep},
             summarize,
             verdict::Verdict,
         },
         sweep::CHUNK_SIZE_FLAG,
     };
-
-    /// Visits of four rounds that take so many milliseconds and vary by half a percent.
-    fn around(ms: f64, phase: usize) -> Vec<f64> {
-        let ticks = [0.005, -0.005, 0.002, -0.002];
-        (0..4)
-            .map(|round| ms * (1.0 + ticks[(round + phase) % 4]))
-            .collect()
-    }
-
-    fn compared(cells: &[MadeUp]) -> Comparisons {
-        let outcome = sweep(cells);
-        compare(&outcome, &summarize(&outcome))
-    }
 
     #[test]
     fn a_difference_that_no_chunk_size_explains_is_not_silenced() {

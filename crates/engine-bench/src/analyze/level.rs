@@ -167,72 +167,34 @@ fn edge(axis: &str, cells: &[&Cell], best: &[String], curves: &[Response]) -> Op
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::analyze::{
-        compare::compare,
-        made_up::{MadeUp, sweep},
-        summarize,
-    };
-
-    /// A level whose cells take so many milliseconds by chunk size, give or take half a percent.
-    fn level(cells: &[(&str, f64)]) -> Level {
-        let ticks = [0.005, -0.005, 0.002, -0.002];
-        let around = |(index, (chunk, ms)): (usize, &(&str, f64))| {
-            let rounds = (0..4).map(|round| ms * (1.0 + ticks[(round + index) % 4]));
-            MadeUp::chunk(chunk, &rounds.collect::<Vec<_>>())
-        };
-        let cells: Vec<MadeUp> = cells.iter().enumerate().map(around).collect();
-        let outcome = sweep(&cells);
-        compare(&outcome, &summarize(&outcome)).levels.remove(0)
-    }
+    use crate::analyze::made_up::{MadeUp, around, compared};
 
     #[test]
     fn an_edge_is_one_end_of_an_axis_among_the_best() {
-        let edge = |value: &str, end| (value.to_owned(), end);
+        // Milliseconds by chunk size, how many are best, edges, curves.
         for (ms, best, edges, curves) in [
             // Too few values for a curve, the highest of them as good as each other.
-            (
-                vec![130.0, 110.0, 100.0, 100.0],
-                2,
-                vec![edge("120", End::Largest)],
-                0,
-            ),
-            (
-                vec![100.0, 110.0, 120.0, 130.0, 140.0],
-                1,
-                vec![edge("5", End::Smallest)],
-                1,
-            ),
+            (vec![130.0, 110.0, 100.0, 100.0], 2, "120 Largest", 0),
+            (vec![100.0, 110.0, 120.0, 130.0, 140.0], 1, "5 Smallest", 1),
             // Highest inside, which a curve says: no edge says otherwise.
-            (vec![140.0, 110.0, 100.0, 110.0, 140.0], 1, vec![], 1),
-            (vec![130.0, 110.0, 100.0, 100.0, 100.0], 3, vec![], 1),
+            (vec![140.0, 110.0, 100.0, 110.0, 140.0], 1, "", 1),
+            (vec![130.0, 110.0, 100.0, 100.0, 100.0], 3, "", 1),
             // Both ends are among the best.
-            (vec![100.0, 130.0, 130.0, 130.0, 100.0], 2, vec![], 1),
+            (vec![100.0, 130.0, 130.0, 130.0, 100.0], 2, "", 1),
             // Nothing is beaten.
-            (vec![100.0; 5], 5, vec![], 1),
+            (vec![100.0; 5], 5, "", 1),
             // A curve that is highest inside, where the cells are not, is no curve of theirs.
-            (
-                vec![200.0, 120.0, 115.0, 130.0, 100.0],
-                1,
-                vec![edge("240", End::Largest)],
-                0,
-            ),
+            (vec![200.0, 120.0, 115.0, 130.0, 100.0], 1, "240 Largest", 0),
         ] {
-            let chunks = ["5", "15", "60", "120", "240"];
-            let cells: Vec<(&str, f64)> = chunks.into_iter().zip(ms.iter().copied()).collect();
-            let found = level(&cells);
-            let ends: Vec<_> = found
-                .edges
-                .iter()
-                .map(|edge| (edge.value.clone(), edge.end))
-                .collect();
-            assert_eq!(
-                (found.best.len(), ends),
-                (best, edges),
-                "{ms:?} {:?}",
-                found.curves
-            );
-            assert_eq!(found.curves.len(), curves, "{ms:?}");
+            let cells = ["5", "15", "60", "120", "240"].into_iter().zip(&ms);
+            let cells = cells.enumerate();
+            let cells = cells.map(|(at, (chunk, ms))| MadeUp::chunk(chunk, &around(*ms, at)));
+            let found = compared(&cells.collect::<Vec<_>>()).levels.remove(0);
+            let ends = found.edges.iter();
+            let ends = ends.map(|edge| format!("{} {:?}", edge.value, edge.end));
+            let ends = ends.collect::<Vec<_>>().join(", ");
+            let said = (found.best.len(), ends.as_str(), found.curves.len());
+            assert_eq!(said, (best, edges, curves), "{ms:?} {:?}", found.curves);
         }
     }
 }

@@ -12,7 +12,7 @@ mod curves;
 mod knob;
 mod level;
 #[cfg(test)]
-mod made_up;
+pub(crate) mod made_up;
 mod noise;
 mod outcome;
 mod running;

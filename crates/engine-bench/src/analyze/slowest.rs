@@ -116,12 +116,11 @@ fn of_samples<'a>(samples: impl Iterator<Item = &'a Sample>, wanted: Wanted) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::sample::tests::sample;
+    use crate::{analyze::made_up::results, record::sample::tests::sample};
 
     /// The stall of a level whose passes take these times.
     fn stall_of(passes: &[&[u64]]) -> Option<Stall> {
-        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/results");
-        let mut outcome = crate::analyze::read_outcome(&dir).unwrap();
+        let mut outcome = results();
         outcome.passes.clear();
         let cell = outcome.plan.cells[0].clone();
         let pass = |times: &&[u64]| -> Vec<Sample> {

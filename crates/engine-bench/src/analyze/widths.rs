@@ -66,15 +66,13 @@ fn after(outcome: &Outcome, cells: &[&Cell], compared: usize, round: u64) -> Opt
 mod tests {
     use super::*;
     use crate::{
-        analyze::{compare, read_outcome, summarize},
+        analyze::{compare, made_up::results, summarize},
         record::sample::tests::sample,
     };
-    use std::path::Path;
 
     #[test]
     fn intervals_narrow_and_end_as_the_report_gives_them() {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/results");
-        let mut outcome = read_outcome(&dir).unwrap();
+        let mut outcome = results();
         outcome.passes.clear();
         let load = outcome.plan.loads()[0].clone();
         let cells = outcome.plan.cells.clone();

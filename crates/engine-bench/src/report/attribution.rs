@@ -4,10 +4,9 @@
 //! comparison's matter. No figure is finer than the interval of the ratio it explains.
 
 use super::{
-    answer::listed,
     grid::{Columns, Grid, or_nothing},
     model::Report,
-    names::Names,
+    names::{Names, listed},
 };
 use crate::{
     analyze::{
@@ -16,6 +15,7 @@ use crate::{
     figures::{self, Place},
 };
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// Changes of a phase below this part of a block's time are not worth a word.
 const WORTH_A_WORD: f64 = 0.01;
@@ -133,44 +133,34 @@ fn jobs_change(a: &Attribution, b: &Attribution) -> Option<String> {
 
 /// Why the cells that differ most from the reference of their level do, a line for each level that has one.
 pub(super) fn causes(report: &Report) -> Vec<String> {
-    let names = Names::of(report);
-    let cause = |level: &Level| {
-        let far = |pair: &&Comparison| pair.ratio.value.ln().abs();
-        let pairs = level
-            .versus
-            .iter()
-            .filter(|pair| pair.verdict.is_difference());
-        let pair = pairs.max_by(|x, y| far(x).total_cmp(&far(y)))?;
-        let mut changes = report.attribution.iter();
-        let change = changes.find(|change| change.a == pair.a && change.b == pair.b)?;
-        Some(line(report, &names, level, change))
-    };
-    report.levels.iter().filter_map(cause).collect()
+    let far = |(pair, _): &(&Comparison, _)| pair.ratio.value.ln().abs();
+    let farthest = |level| differing(report, level).max_by(|x, y| far(x).total_cmp(&far(y)));
+    let causes = report.levels.iter().filter_map(farthest);
+    causes.filter_map(|(_, line)| line).collect()
 }
 
 /// What moved in every cell that is shown to differ from the reference of its level.
 pub(super) fn lines(report: &Report) -> Vec<String> {
-    let names = Names::of(report);
-    let of_level = |level: &Level| -> Vec<String> {
-        let pairs = level
-            .versus
-            .iter()
-            .filter(|pair| pair.verdict.is_difference());
-        let changes = pairs.filter_map(|pair| {
-            let mut changes = report.attribution.iter();
-            changes.find(|change| change.a == pair.a && change.b == pair.b)
-        });
-        changes
-            .map(|change| line(report, &names, level, change))
-            .collect()
-    };
-    report.levels.iter().flat_map(of_level).collect()
+    let all = report.levels.iter();
+    let all = all.flat_map(|level| differing(report, level));
+    all.filter_map(|(_, line)| line).collect()
 }
 
-fn line(report: &Report, names: &Names, level: &Level, change: &ChangeReport) -> String {
-    let label = |id| names.label_of(report, id);
-    let (a, b) = (label(&change.a), label(&change.b));
-    format!("{}, {a} against {b}: {}", level.load, change.text)
+/// Cells of a level that are shown to differ from its reference, each with what moved where that is known.
+fn differing<'r>(
+    report: &'r Report,
+    level: &'r Level,
+) -> impl Iterator<Item = (&'r Comparison, Option<String>)> {
+    let names = Names::of(report);
+    let line = move |pair: &Comparison| {
+        let mut changes = report.attribution.iter();
+        let change = changes.find(|change| change.a == pair.a && change.b == pair.b)?;
+        let (a, b) = (names.label_of(&pair.a), names.label_of(&pair.b));
+        Some(format!("{}, {a} against {b}: {}", level.load, change.text))
+    };
+    let pairs = level.versus.iter();
+    let pairs = pairs.filter(|pair| pair.verdict.is_difference());
+    pairs.map(move |pair| (pair, line(pair)))
 }
 
 /// Milliseconds a block: a row per cell, a column per phase that some cell spends time in.
@@ -217,25 +207,16 @@ pub(super) fn grouped(of: &Attribution) -> [Option<f64>; GROUPS.len()] {
 }
 
 /// Cells whose metrics and log disagree.
-pub(super) fn doubted(report: &Report, names: &Names) -> Option<String> {
-    let differing = report.cells.iter().filter_map(|cell| {
+pub(super) fn doubted(names: &Names<'_>) -> Option<String> {
+    let differing = names.report.cells.iter().filter_map(|cell| {
         let difference = cell.attribution.as_ref()?.log_difference?;
-        (difference > LOG_TOLERANCE).then_some((cell, difference))
+        (difference > LOG_TOLERANCE).then(|| (names.label(cell), difference))
     });
-    let differing: Vec<_> = differing.collect();
-    let most = differing
-        .iter()
-        .map(|(_, difference)| *difference)
-        .reduce(f64::max)?;
-    let mut labels: Vec<String> = differing
-        .iter()
-        .map(|(cell, _)| names.label(cell))
-        .collect();
-    labels.sort_unstable();
-    labels.dedup();
+    let (labels, differences): (BTreeSet<String>, Vec<f64>) = differing.unzip();
+    let most = differences.into_iter().reduce(f64::max)?;
     Some(format!(
         "metrics and log of {} differ by up to {:.0} %: where their time goes is in doubt",
-        listed(&labels),
+        listed(labels),
         100.0 * most
     ))
 }

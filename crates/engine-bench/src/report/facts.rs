@@ -52,8 +52,8 @@ pub(super) fn state_drift(report: &Report) -> Grid {
     Columns::of(&report.guard.state_drift)
         .column("engine", |drift| drift.engine.clone())
         .column("table that drifted", |drift| drift.table.clone())
-        .column("fewest rows", |drift| drift.fewest.to_string())
-        .column("most rows", |drift| drift.most.to_string())
+        .column("fewest rows", |drift| drift.fewest)
+        .column("most rows", |drift| drift.most)
         .grid()
 }
 
@@ -67,11 +67,11 @@ pub(super) fn disturbed(report: &Report) -> Grid {
     let visits = (1_u64..).zip(&report.visits);
     let disturbed = visits.filter(|(_, visit)| !visit.facts.contaminations.is_empty());
     Columns::of(disturbed)
-        .column("visit", |(number, _)| number.to_string())
+        .column("visit", |(number, _)| *number)
         .column("name", |(_, visit)| {
             format!("{}-{}", visit.round, visit.cell)
         })
-        .column("is", |(_, visit)| visit.ended.to_string())
+        .column("is", |(_, visit)| visit.ended)
         .column("disturbed by", |(_, visit)| details(visit))
         .grid()
 }

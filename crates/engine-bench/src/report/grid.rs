@@ -31,10 +31,10 @@ impl<T> Columns<T> {
         }
     }
 
-    pub(super) fn column(mut self, name: &str, text: impl Fn(&T) -> String) -> Self {
+    pub(super) fn column<D: ToString>(mut self, name: &str, text: impl Fn(&T) -> D) -> Self {
         self.grid.header.push(name.to_owned());
         for (row, item) in self.grid.rows.iter_mut().zip(&self.items) {
-            row.push(text(item));
+            row.push(text(item).to_string());
         }
         self
     }

@@ -9,7 +9,7 @@ use super::{
     attribution, facts,
     grid::{Columns, Grid, NOTHING, or_nothing},
     model::Report,
-    names::Names,
+    names::{Names, listed},
 };
 use crate::{
     analyze::{Interval, Level, LevelNoise, Measured, Quantiles, Response, Summary, Work},
@@ -171,10 +171,8 @@ fn comparisons(report: &Report) -> Grid {
         .column("a", |pair| pair.a.clone())
         .column("b", |pair| pair.b.clone())
         .column("a to b", |pair| difference(&pair.ratio))
-        .column("a is", |pair| pair.verdict.to_string())
-        .column("difference", |pair| {
-            pair.relevance.unwrap_or(NOTHING).to_owned()
-        })
+        .column("a is", |pair| pair.verdict)
+        .column("difference", |pair| pair.relevance.unwrap_or(NOTHING))
         .column("resampled", |pair| {
             or_nothing(pair.bootstrap.map(resampled))
         })
@@ -185,7 +183,7 @@ fn comparisons(report: &Report) -> Grid {
 fn controls(report: &Report) -> Grid {
     Columns::of(&report.noise_floor.controls)
         .column("cell", |control| control.of.clone())
-        .column("rounds", |control| control.rounds.to_string())
+        .column("rounds", |control| control.rounds)
         .column("its A/A control to it", |control| {
             difference(&control.ratio)
         })
@@ -305,17 +303,13 @@ fn decisions(report: &Report) -> Grid {
     });
     let percent = |part: f64| format!("±{:.1} %", 100.0 * part);
     Columns::of(rows)
-        .column("after round", |(round, _)| round.to_string())
+        .column("after round", |(round, _)| *round)
         .column("level", |(_, level)| level.load.to_string())
         .column("precision", |(_, level)| {
             or_nothing(level.precision.map(percent))
         })
-        .column("rounds wanted", |(_, level)| {
-            level.wanted_rounds.to_string()
-        })
-        .column("rounds to come", |(_, level)| {
-            level.given_rounds.to_string()
-        })
+        .column("rounds wanted", |(_, level)| level.wanted_rounds)
+        .column("rounds to come", |(_, level)| level.given_rounds)
         .column("left as beaten", |(_, level)| level.beaten.join(", "))
         .column("left undecided", |(_, level)| level.futile.join(", "))
         .grid()
@@ -327,12 +321,12 @@ fn traces(report: &Report) -> Grid {
     let blocks = cells.flat_map(|of| of.blocks.iter().map(|block| (&of.cell, block)));
     Columns::of(blocks)
         .column("cell", |(cell, _)| (*cell).clone())
-        .column("block", |(_, block)| block.block.to_string())
+        .column("block", |(_, block)| block.block)
         .column("measured ms", |(_, block)| {
             format!("{:.2}", block.measured_ms)
         })
         .column("traced ms", |(_, block)| format!("{:.2}", block.traced_ms))
-        .column("spans", |(_, block)| block.spans.to_string())
+        .column("spans", |(_, block)| block.spans)
         .column("file", |(_, block)| block.file.clone())
         .column("Jaeger", |(_, block)| or_nothing(block.link.clone()))
         .grid()
@@ -373,8 +367,7 @@ pub(super) fn failures(report: &Report) -> Vec<String> {
         }
     }
     let line = |(failure, visits): (&Failure, Vec<&str>)| {
-        let visits: Vec<String> = visits.into_iter().map(str::to_owned).collect();
-        let visits = super::answer::listed(&visits);
+        let visits = listed(visits.into_iter().map(str::to_owned));
         format!("{visits}, {}: {}", failure.step, failure.cause)
     };
     kinds.into_iter().map(line).collect()

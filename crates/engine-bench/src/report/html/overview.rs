@@ -35,9 +35,9 @@ pub(super) fn overview(report: &Report) -> Option<Figure> {
 }
 
 /// The axis with the most values, if they are all numbers.
-fn numeric_axis(report: &Report, names: &Names) -> Option<String> {
+fn numeric_axis(report: &Report, names: &Names<'_>) -> Option<String> {
     let axes = report.configuration.axes.iter();
-    let axes = axes.filter(|axis| names.keys().contains(&axis.flag) && axis.values.len() > 1);
+    let axes = axes.filter(|axis| names.keys.contains(&axis.flag) && axis.values.len() > 1);
     let is_number = |value: &String| value.parse().is_ok_and(|value: f64| value > 0.0);
     let numeric = axes.filter(|axis| axis.values.iter().all(is_number));
     // Of equally long ones the first.
@@ -46,7 +46,7 @@ fn numeric_axis(report: &Report, names: &Names) -> Option<String> {
 }
 
 /// The names of all cells, each once.
-fn labels(report: &Report, names: &Names) -> Vec<String> {
+fn labels(report: &Report, names: &Names<'_>) -> Vec<String> {
     let mut labels = Vec::new();
     for label in report.cells.iter().map(|cell| names.label(cell)) {
         if !labels.contains(&label) {
@@ -58,7 +58,7 @@ fn labels(report: &Report, names: &Names) -> Vec<String> {
 
 struct Overview<'a> {
     report: &'a Report,
-    names: &'a Names,
+    names: &'a Names<'a>,
     axis: Option<String>,
     labels: Vec<String>,
 }
@@ -98,7 +98,7 @@ impl<'a> Overview<'a> {
     /// Values of the axes that are not drawn along.
     fn others(&self, cell: &Summary) -> String {
         let along = self.axis.as_ref();
-        let values = self.names.keys().iter().zip(self.names.values(cell));
+        let values = self.names.keys.iter().zip(self.names.values(cell));
         let others = values.filter(|(key, _)| along.is_some_and(|along| *key != along));
         let others: Vec<String> = others.map(|(_, value)| value).collect();
         others.join("/")
