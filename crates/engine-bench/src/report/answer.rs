@@ -135,14 +135,15 @@ pub(super) fn throughput(cell: &Summary) -> String {
 }
 
 /// A ratio as a difference in percent.
-struct Percent {
+pub(super) struct Percent {
     place: Place,
-    value: f64,
-    ends: Option<(f64, f64)>,
+    pub(super) value: f64,
+    /// Of its interval, where that is worth showing.
+    pub(super) ends: Option<(f64, f64)>,
 }
 
 impl Percent {
-    fn of(ratio: &Ratio) -> Self {
+    pub(super) fn of(ratio: &Ratio) -> Self {
         let percent = |ratio: f64| 100.0 * (ratio - 1.0);
         let ends = ratio.ends().filter(|ends| figures::is_telling(*ends));
         let ends = ends.map(|(low, high)| (percent(low), percent(high)));
