@@ -211,15 +211,12 @@ mod tests {
             let flags = [(CHUNK_SIZE_FLAG, "100000"), ("bench.inject-slowdown", by)];
             MadeUp::new(&flags, ms).jobs(7)
         };
-        let found = compared(&[
-            slowed("0%", &around(100.0, 0)),
-            slowed("30%", &around(125.0, 2)),
-        ]);
+        let (usual, late) = (around(100.0, 0), around(125.0, 2));
+        let found = compared(&[slowed("0%", &usual), slowed("30%", &late)]);
         let (pair, level) = (&found.pairs[0], &found.levels[0]);
         assert_eq!(pair.verdict, Verdict::Faster);
         assert!(!pair.same_work && !level.inert);
-        let (best, beaten) = (&level.best[..], &level.beaten[..]);
-        assert!(best == std::slice::from_ref(&pair.a) && beaten == std::slice::from_ref(&pair.b));
+        assert!(level.best == [pair.a.clone()] && level.beaten == [pair.b.clone()]);
     }
 
     #[test]
@@ -254,11 +251,8 @@ mod tests {
             panic!("two levels")
         };
         assert!(!many.beaten.is_empty() && !many.edges.is_empty());
-        assert_eq!(
-            one.best,
-            ["chunk60-gas40M", "chunk5-gas40M"],
-            "the highest first"
-        );
+        let highest_first = ["chunk60-gas40M", "chunk5-gas40M"];
+        assert_eq!(one.best, highest_first);
         assert!(one.beaten.is_empty() && one.edges.is_empty());
         assert_eq!(found.pairs.last().unwrap().verdict, Verdict::TooFewRounds);
     }
@@ -269,9 +263,8 @@ mod tests {
         let drifting = |ms: f64, rounds: usize| -> Vec<f64> {
             let ticks = [0.001, -0.001, 0.0, 0.001, -0.001, 0.0];
             let slow = |round: usize| if round < 2 { 1.0 } else { 1.5 };
-            (0..rounds)
-                .map(|round| ms * slow(round) * (1.0 + ticks[round]))
-                .collect()
+            let took = |round| ms * slow(round) * (1.0 + ticks[round]);
+            (0..rounds).map(took).collect()
         };
         let outcome = sweep(&[
             MadeUp::chunk("5", &drifting(103.0, 2)),
@@ -304,34 +297,33 @@ mod tests {
             MadeUp::chunk("60", &around(100.0, 1)).gas(40_000_000),
             MadeUp::chunk("240", &[]).gas(40_000_000),
         ];
-        let references = |name: &str| {
-            let mut outcome = sweep(&cells);
-            outcome.history.plan = outcome
+        let named = |name: &str| {
+            sweep(&cells)
                 .history
                 .plan
                 .with_baseline(Some(name.to_owned()))
-                .map_err(|e| e.to_string())?;
-            let levels = compare(&outcome, &summarize(&outcome)).levels.into_iter();
-            Ok::<_, String>(
-                levels
-                    .map(|level| (level.reference.unwrap(), level.lost_baseline))
-                    .collect::<Vec<_>>(),
-            )
         };
-        let of = |ids: [&str; 2], lost: Option<&str>| {
-            let [small, large] = ids.map(str::to_owned);
-            Ok(vec![(small, None), (large, lost.map(str::to_owned))])
-        };
-        let both = of(["chunk5-gas10M", "chunk5-gas40M"], None);
-        assert_eq!(references("chunk5"), both);
-        let one = of(["chunk5-gas10M", "chunk60-gas40M"], None);
-        assert_eq!(references("chunk5-gas10M"), one);
-        let lost = of(
-            ["chunk60-gas10M", "chunk60-gas40M"],
-            Some("chunk240-gas40M"),
-        );
-        assert_eq!(references("chunk240"), lost);
-        let told = references("chunk7").unwrap_err();
+        for (name, references, lost) in [
+            ("chunk5", ["chunk5-gas10M", "chunk5-gas40M"], None),
+            ("chunk5-gas10M", ["chunk5-gas10M", "chunk60-gas40M"], None),
+            (
+                "chunk240",
+                ["chunk60-gas10M", "chunk60-gas40M"],
+                Some("chunk240-gas40M"),
+            ),
+        ] {
+            let mut outcome = sweep(&cells);
+            outcome.history.plan = named(name).unwrap();
+            let [small, large] = compare(&outcome, &summarize(&outcome))
+                .levels
+                .try_into()
+                .unwrap();
+            let lost = [None, lost.map(str::to_owned)];
+            assert_eq!([small.lost_baseline, large.lost_baseline], lost, "{name}");
+            let found = [small.reference.unwrap(), large.reference.unwrap()];
+            assert_eq!(found, references, "{name}");
+        }
+        let told = named("chunk7").unwrap_err().to_string();
         assert!(
             told.contains("--baseline chunk7") && told.contains("chunk240-gas40M"),
             "{told}"

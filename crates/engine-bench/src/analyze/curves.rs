@@ -139,49 +139,36 @@ mod tests {
         sweep::CHUNK_SIZE_FLAG,
     };
 
-    fn of(cells: &[MadeUp]) -> Vec<Response> {
-        let outcome = sweep(cells);
+    /// The curves of cells that take so many milliseconds by chunk size, beside one that is no number.
+    fn of(ms: &[f64]) -> Vec<Response> {
+        let chunks = ["5", "15", "45", "135", "405"].into_iter().zip(ms);
+        let mut cells = vec![("always", "rare", 1.0)];
+        for (chunk, ms) in chunks {
+            cells.extend([(chunk, "on", *ms), (chunk, "off", 3.0 * ms)]);
+        }
+        let made_up = |(chunk, other, ms): (&str, &str, f64)| {
+            MadeUp::new(&[(CHUNK_SIZE_FLAG, chunk), ("other", other)], &[ms, ms])
+        };
+        let cells: Vec<MadeUp> = cells.into_iter().map(made_up).collect();
+        let outcome = sweep(&cells);
         responses(&outcome, &outcome.plan.loads()[0])
     }
 
     #[test]
-    fn a_curve_joins_cells_that_differ_in_one_axis() {
-        let made_up = |chunk: &str, other: &str, ms: f64| {
-            MadeUp::new(&[(CHUNK_SIZE_FLAG, chunk), ("other", other)], &[ms, ms])
-        };
-        let mut cells = Vec::new();
-        let chunks = ["5", "15", "45", "135", "405"];
-        for (chunk, ms) in chunks.into_iter().zip([140.0, 110.0, 100.0, 110.0, 140.0]) {
-            cells.push(made_up(chunk, "on", ms));
-            cells.push(made_up(chunk, "off", 3.0 * ms));
+    fn a_curve_joins_five_cells_or_more_that_differ_in_one_axis() {
+        for (ms, optimum, is_inside) in [
+            ([140.0, 110.0, 100.0, 110.0, 140.0], 45.0, true),
+            ([140.0, 130.0, 120.0, 110.0, 100.0], 405.0, false),
+        ] {
+            let found = of(&ms);
+            assert_eq!(found.len(), 2, "one for each value of the other knob");
+            for response in found {
+                assert_eq!(response.axis, CHUNK_SIZE_FLAG);
+                assert_eq!(response.cells.len(), 5);
+                assert!((response.optimum - optimum).abs() < 1.0, "{response:?}");
+                assert_eq!(response.is_inside(), is_inside, "{response:?}");
+            }
         }
-        cells.push(made_up("always", "rare", 1.0));
-        let found = of(&cells);
-        assert_eq!(found.len(), 2, "one for each value of the other knob");
-        for response in found {
-            assert_eq!(response.axis, CHUNK_SIZE_FLAG);
-            assert_eq!(response.cells.len(), 5);
-            assert!((response.optimum - 45.0).abs() < 1.0, "{response:?}");
-            assert!(response.is_inside());
-        }
-    }
-
-    #[test]
-    fn a_curve_that_rises_to_an_end_is_not_inside() {
-        let chunks = ["5", "15", "45", "135", "405"];
-        let cells = chunks.into_iter().zip([140.0, 130.0, 120.0, 110.0, 100.0]);
-        let cells: Vec<MadeUp> = cells
-            .map(|(chunk, ms)| MadeUp::chunk(chunk, &[ms, ms]))
-            .collect();
-        let [curve] = &of(&cells)[..] else {
-            panic!("one curve")
-        };
-        assert!(!curve.is_inside(), "{curve:?}");
-    }
-
-    #[test]
-    fn four_values_have_no_curve() {
-        let cells = ["5", "15", "45", "135"].map(|chunk| MadeUp::chunk(chunk, &[1.0]));
-        assert_eq!(of(&cells), []);
+        assert_eq!(of(&[1.0; 4]), []);
     }
 }

@@ -137,25 +137,21 @@ fn edge(axis: &str, cells: &[&Cell], best: &[String], curves: &[Response]) -> Op
     let value = |cell: &Cell| cell.flag(axis)?.parse::<f64>().ok();
     let values: Option<Vec<f64>> = cells.iter().map(|cell| value(cell)).collect();
     let values = values?;
-    let smallest = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let largest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let best_at = |end: f64| -> Vec<&Cell> {
-        let at_end = cells.iter().filter(|cell| value(cell) == Some(end));
-        at_end
-            .filter(|cell| best.contains(&cell.id))
-            .copied()
-            .collect()
+    let best_at = |end: Option<f64>| -> Vec<&Cell> {
+        let at_end = cells.iter().filter(|cell| value(cell) == end);
+        let best = at_end.filter(|cell| best.contains(&cell.id));
+        best.copied().collect()
     };
-    let (reached, end) = match (&best_at(smallest)[..], &best_at(largest)[..]) {
-        (reached, []) => (reached.to_vec(), End::Smallest),
-        ([], reached) => (reached.to_vec(), End::Largest),
+    let smallest = best_at(values.iter().copied().reduce(f64::min));
+    let largest = best_at(values.iter().copied().reduce(f64::max));
+    let (reached, end) = match (smallest.is_empty(), largest.is_empty()) {
+        (_, true) => (smallest, End::Smallest),
+        (true, _) => (largest, End::Largest),
         _ => return None,
     };
     let is_inside = |cell: &&Cell| {
-        let mut through = curves
-            .iter()
-            .filter(|curve| curve.axis == axis && curve.has(&cell.id));
-        through.any(Response::is_inside)
+        let through = |curve: &&Response| curve.axis == axis && curve.has(&cell.id);
+        curves.iter().filter(through).any(Response::is_inside)
     };
     let open = reached.into_iter().find(|cell| !is_inside(cell))?;
     Some(Edge {
