@@ -26,7 +26,7 @@ const VERSION: u64 = 2;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
     /// Always `engine-bench-report`.
-    pub format: String,
+    pub format: &'static str,
     /// Version of the format.
     pub version: u64,
     /// When the first visit began, as Unix time in milliseconds; 0 when none did.
@@ -102,18 +102,16 @@ pub struct EnvironmentReport {
 impl Report {
     /// Computes the report of a sweep.
     pub fn of(outcome: &Outcome) -> Self {
-        let summaries = analyze::summarize(outcome);
-        let comparisons = analyze::compare(outcome, &summaries);
+        let cells = analyze::summarize(outcome);
+        let comparisons = analyze::compare(outcome, &cells);
+        let first = outcome.attempts.first();
         let begun = outcome.begun.clone().unwrap_or_default();
         let mut report = Self {
-            format: FORMAT.to_owned(),
+            format: FORMAT,
             version: VERSION,
-            begun_unix_ms: outcome
-                .attempts
-                .first()
-                .map_or(0, |attempt| attempt.began_unix_ms),
+            begun_unix_ms: first.map_or(0, |attempt| attempt.began_unix_ms),
             complete: outcome.complete && outcome.edited.is_empty(),
-            cells: summaries,
+            cells,
             levels: comparisons.levels,
             comparisons: comparisons.pairs,
             noise_floor: comparisons.noise_floor,
@@ -138,12 +136,7 @@ impl Report {
             configuration: outcome.plan.settings.clone(),
         };
         report.attribution = attribution::changes(outcome, &report);
-        let found = [
-            outcome.edited.clone(),
-            outcome.notes.clone(),
-            caveats::of(&report),
-        ];
-        report.warnings = found.concat();
+        report.warnings = [&outcome.edited[..], &outcome.notes, &caveats::of(&report)].concat();
         report
     }
 
@@ -179,9 +172,8 @@ impl Report {
 
     /// Whether any cell has a number.
     pub fn measured_anything(&self) -> bool {
-        self.cells
-            .iter()
-            .any(|cell| cell.execution_ggas_per_second.is_some())
+        let mut cells = self.cells.iter();
+        cells.any(|cell| cell.execution_ggas_per_second.is_some())
     }
 
     /// `report.json` as one line.

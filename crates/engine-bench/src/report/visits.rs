@@ -54,12 +54,9 @@ pub(super) fn visits(outcome: &Outcome) -> Vec<VisitReport> {
     let first_ms = first_ms.map_or(0, |attempt| attempt.began_unix_ms);
     let visit = |attempt: &Attempt| {
         let finished = attempt.ended == Ended::Finished;
-        let pass = outcome
-            .passes
-            .get(&attempt.cell)
-            .and_then(|rounds| rounds.get(&attempt.round))
-            .filter(|_| finished);
-        let log = pass.and_then(|pass| log(pass));
+        let mut rounds = outcome.rounds(&attempt.cell);
+        let pass = rounds.find(|(round, _)| finished && *round == attempt.round);
+        let log = pass.and_then(|(_, pass)| log(pass));
         let mean = means.get(attempt.cell.as_str());
         VisitReport {
             cell: attempt.cell.clone(),
