@@ -127,11 +127,10 @@ impl Page {
         let wide = "--window-size=1500,1000";
         let flags: Vec<&str> = flags.iter().copied().chain(["--dump-dom", wide]).collect();
         let (document, messages) = self.open(&flags);
-        let console: Vec<&str> = messages
-            .lines()
-            .filter(|line| line.contains("CONSOLE"))
-            .collect();
-        assert!(console.is_empty(), "the console says {console:?}");
+        assert!(
+            !messages.contains("CONSOLE"),
+            "the console says: {messages}"
+        );
         let (_, rest) = document.split_once("<pre id=\"found\">").unwrap();
         serde_json::from_str(rest.split_once("</pre>").unwrap().0).unwrap()
     }
@@ -140,9 +139,8 @@ impl Page {
 fn results() -> report::Report {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/results");
     let mut report = report::Report::of(&analyze::read_outcome(&dir).unwrap());
-    report
-        .warnings
-        .push("a caveat as long as a path without blanks/".repeat(9));
+    let caveat = "a caveat as long as a path without blanks/".repeat(9);
+    report.warnings.push(caveat);
     report
 }
 
@@ -172,33 +170,17 @@ fn check(found: &Value, width: u64) {
     assert!(found["scrolled"].as_u64().unwrap() <= width, "{found}");
     assert_eq!(found["cut"], serde_json::json!([]));
     // Question, answer and the first picture need no scrolling.
-    assert!(
-        found["first"].as_u64() <= found["height"].as_u64(),
-        "{found}"
-    );
+    let [first, height] = ["first", "height"].map(|name| found[name].as_u64());
+    assert!(first <= height, "{found}");
     assert_eq!(found["resources"], serde_json::json!([]));
     let sections = found["sections"].as_object().unwrap();
-    for id in [
-        "answer",
-        "grid",
-        "why",
-        "caveats",
-        "files",
-        "attribution",
-        "cells",
-        "comparisons",
-        "noise",
-        "work",
-        "failures",
-        "machine",
-        "course",
-        "configuration",
-    ] {
-        let size = numbers(
-            sections
-                .get(id)
-                .unwrap_or_else(|| panic!("no section {id}")),
-        );
+    let expected = "answer grid why caveats files attribution cells comparisons noise work failures machine \
+                    course configuration";
+    for id in expected.split_whitespace() {
+        let size = sections
+            .get(id)
+            .unwrap_or_else(|| panic!("no section {id}"));
+        let size = numbers(size);
         assert!(size[0] > 300 && size[1] > 30, "{id}: {size:?}");
     }
     let drawings = found["drawings"].as_array().unwrap();
@@ -218,20 +200,15 @@ fn opens_on_wide_screens_and_phones_in_light_and_dark() {
         return;
     };
     let scheme = |dark: bool| format!("--blink-settings=preferredColorScheme={}", u8::from(!dark));
-    for (size, dark) in [
-        ((1400, 900), false),
-        ((1400, 900), true),
-        ((400, 800), false),
-        ((400, 800), true),
-    ] {
+    let (wide, narrow) = ((1400, 900), (400, 800));
+    for (size, dark) in [(wide, false), (wide, true), (narrow, false), (narrow, true)] {
         let page = framed(browser.clone(), size);
         let found = page.probe(&[&scheme(dark)]);
         check(&found, size.0.into());
         assert_eq!(found["dark"], dark);
-        let text = if dark {
-            "rgb(255, 255, 255)"
-        } else {
-            "rgb(0, 0, 0)"
+        let text = match dark {
+            true => "rgb(255, 255, 255)",
+            false => "rgb(0, 0, 0)",
         };
         assert_eq!(found["text"], text);
         assert_eq!(found["axis"], text, "drawings take the page's colour");

@@ -242,7 +242,7 @@ fn every_cell_is_measured_and_can_be_recomputed_from_its_samples() {
             wall += last.end_ns;
         }
         let ggas = |time: u64| gas as f64 / time as f64;
-        let value = |e: &Option<engine_bench::report::EstimateReport>| e.as_ref().unwrap().value;
+        let value = |found: &Option<analyze::Measured>| found.unwrap().ratio.value;
         assert_eq!(gas, 2 * PAYLOADS * GAS);
         assert_eq!(value(&cell.execution_ggas_per_second), ggas(total));
         assert_eq!(value(&cell.new_payload_ggas_per_second), ggas(new_payload));
@@ -273,8 +273,8 @@ fn every_cell_is_measured_and_can_be_recomputed_from_its_samples() {
 #[test]
 fn one_round_gives_values_but_no_interval_and_no_verdict() {
     let report = Fixture::new("ok").sweep(&["--chunks", "15,60"]);
-    let estimate = report.cells[0].execution_ggas_per_second.clone().unwrap();
-    assert_eq!((estimate.low, estimate.high), (None, None));
+    let measured = report.cells[0].execution_ggas_per_second.unwrap();
+    assert_eq!(measured.ratio.ends(), None);
     assert_eq!(report.noise_floor.relative, None);
     let verdicts: Vec<Verdict> = report.comparisons.iter().map(|pair| pair.verdict).collect();
     assert_eq!(verdicts, [Verdict::TooFewRounds]);

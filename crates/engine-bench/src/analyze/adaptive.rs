@@ -4,7 +4,7 @@
 //! is written to the journal before it is acted on, and never made twice.
 
 use super::{
-    compare::layout_of,
+    compare::{layout_of, rules},
     noise::NoiseFloor,
     outcome::{Outcome, read_outcome},
 };
@@ -24,16 +24,13 @@ use std::{collections::HashSet, path::Path};
 /// # Errors
 /// When the results folder cannot be read.
 pub fn decide(dir: &Path, round: u64) -> Result<Decision, RecordError> {
-    let outcome = read_outcome(dir)?;
-    let Some(adaptive) = outcome.plan.settings.adaptive else {
-        return Ok(Decision::end(round));
-    };
-    let deciding = Deciding {
-        outcome: &outcome,
+    let outcome = &read_outcome(dir)?;
+    let decided = outcome.plan.settings.adaptive.map(|adaptive| Deciding {
+        outcome,
         round,
         adaptive,
-    };
-    Ok(deciding.decision())
+    });
+    Ok(decided.map_or_else(|| Decision::end(round), |deciding| deciding.decision()))
 }
 
 /// One gas level after a round.
@@ -45,6 +42,13 @@ struct Standing {
     outlook: Outlook,
 }
 
+impl Standing {
+    fn names(&self, indices: &[usize]) -> Vec<String> {
+        let names = indices.iter().map(|index| self.ids[*index].clone());
+        names.collect()
+    }
+}
+
 struct Deciding<'a> {
     outcome: &'a Outcome,
     round: u64,
@@ -53,105 +57,87 @@ struct Deciding<'a> {
 
 impl Deciding<'_> {
     fn decision(&self) -> Decision {
-        let last = self.visited_last();
-        let standings = self.standings(&last);
+        let standings = self.standings();
         let given = self.given(&standings);
-        let mut next = HashSet::new();
-        for (standing, rounds) in standings.iter().zip(&given) {
-            if *rounds > 0 {
-                next.extend(
-                    standing
-                        .outlook
-                        .active
-                        .iter()
-                        .map(|index| &standing.ids[*index]),
-                );
-            }
-        }
+        let going_on = standings.iter().zip(&given).filter(|(_, more)| **more > 0);
+        let next = going_on.flat_map(|(standing, _)| standing.names(&standing.outlook.active));
+        let next: HashSet<String> = next.collect();
         let plan = &self.outcome.plan;
-        let chosen = plan.cells.iter().chain(&plan.controls).filter(|cell| {
-            let original = cell.control_of.as_ref().unwrap_or(&cell.id);
-            next.contains(original)
-        });
-        let left_s = self.left_s();
+        let chosen = plan.cells.iter().chain(&plan.controls);
+        let chosen =
+            chosen.filter(|cell| next.contains(cell.control_of.as_ref().unwrap_or(&cell.id)));
+        let levels = standings.iter().zip(given);
+        let level = |(standing, given_rounds): (&Standing, u64)| LevelDecision {
+            load: standing.load.clone(),
+            precision: standing.outlook.half,
+            wanted_rounds: standing.outlook.wanted,
+            given_rounds,
+            round_s: standing.level.round_s,
+            beaten: standing.names(&standing.outlook.beaten),
+            futile: standing.names(&standing.outlook.futile),
+        };
         Decision {
             after_round: self.round,
             next: chosen.map(|cell| cell.id.clone()).collect(),
-            left_s,
-            levels: standings
-                .iter()
-                .zip(&given)
-                .map(|(standing, given)| self.level(standing, *given))
-                .collect(),
+            left_s: self.left_s(),
+            levels: levels.map(level).collect(),
         }
     }
 
-    /// Cells that the round just made was to visit.
-    fn visited_last(&self) -> HashSet<String> {
-        let decided = self.outcome.decisions.iter();
-        let mut before = decided.filter(|decision| decision.after_round + 1 == self.round);
-        match before.next_back() {
-            Some(decision) => decision.next.iter().cloned().collect(),
-            None => {
-                let cells = self.outcome.plan.cells.iter();
-                cells.map(|cell| cell.id.clone()).collect()
-            }
-        }
+    /// Whether the round just made was to visit a cell.
+    fn was_visited(&self, id: &String) -> bool {
+        let mut decided = self.outcome.decisions.iter();
+        let before = decided.rfind(|decision| decision.after_round + 1 == self.round);
+        before.is_none_or(|decision| decision.next.contains(id))
     }
 
     /// Gas levels that the round just made visited.
-    fn standings(&self, last: &HashSet<String>) -> Vec<Standing> {
-        let outcome = self.outcome;
-        let noise = NoiseFloor::of(outcome).relative;
+    fn standings(&self) -> Vec<Standing> {
         let rules = Rules {
             error: LOOK_ERROR,
-            noise,
-            relevant: outcome.plan.settings.min_effect,
+            ..rules(self.outcome, NoiseFloor::of(self.outcome).relative)
         };
-        let loads = outcome.plan.loads().into_iter();
-        let mut levels: Vec<(Load, Vec<String>, rounds::Level)> = loads
-            .map(|load| self.level_of(load, last))
-            .filter(|(_, _, level)| !level.active.is_empty())
-            .collect();
-        let round_s = levels.iter().map(|(_, _, level)| level.round_s).sum();
-        let most = self.most(round_s);
-        for (_, _, level) in &mut levels {
-            level.most = most;
-        }
-        let standing = |(load, ids, level): (Load, Vec<String>, rounds::Level)| Standing {
-            outlook: match active_pilot(self.round, &level) {
-                Some(outlook) => outlook,
-                None => level.outlook(self.round, self.adaptive.precision, &rules),
-            },
-            load,
-            ids,
-            level,
+        let loads = self.outcome.plan.loads().into_iter();
+        let levels = loads.map(|load| self.level_of(load));
+        let levels: Vec<_> = levels.filter(|of| !of.2.active.is_empty()).collect();
+        let most = self.most(levels.iter().map(|(_, _, level)| level.round_s).sum());
+        let standing = |(load, ids, level): (Load, Vec<String>, rounds::Level)| {
+            let level = rounds::Level { most, ..level };
+            Standing {
+                outlook: match self.round < PILOT_ROUNDS {
+                    true => in_pilot(&level),
+                    false => level.outlook(self.round, self.adaptive.precision, &rules),
+                },
+                load,
+                ids,
+                level,
+            }
         };
         levels.into_iter().map(standing).collect()
     }
 
     /// What is known of a level, the rounds it may get left open.
-    fn level_of(&self, load: Load, last: &HashSet<String>) -> (Load, Vec<String>, rounds::Level) {
+    fn level_of(&self, load: Load) -> (Load, Vec<String>, rounds::Level) {
         let outcome = self.outcome;
-        let plan = &outcome.plan;
-        let cells = plan.cells.iter().filter(|cell| load.is_of(cell));
-        let ids: Vec<String> = cells.map(|cell| cell.id.clone()).collect();
-        let visited = |index: &usize| {
-            // A cell that never gave a number is not worth another round.
-            last.contains(&ids[*index]) && outcome.passes.contains_key(&ids[*index])
+        let ids: Vec<String> = outcome.cells(&load).map(|cell| cell.id.clone()).collect();
+        let indices = |is_meant: &dyn Fn(&String) -> bool| -> Vec<usize> {
+            let meant = (0..ids.len()).filter(|index| is_meant(&ids[*index]));
+            meant.collect()
         };
-        let has_control = |index: &usize| {
-            let mut controls = plan.controls.iter();
-            controls.any(|control| control.control_of.as_ref() == Some(&ids[*index]))
-        };
-        let active: Vec<usize> = (0..ids.len()).filter(visited).collect();
+        // A cell that never gave a number is not worth another round.
+        let active = indices(&|id| self.was_visited(id) && outcome.passes.contains_key(id));
+        let controlled = indices(&|id| {
+            let mut controls = outcome.plan.controls.iter();
+            controls.any(|control| control.control_of.as_ref() == Some(id))
+        });
+        let visits = active.len() + controlled.iter().filter(|of| active.contains(of)).count();
         let level = rounds::Level {
             layout: layout_of(outcome, &load),
             compared: ids.len(),
-            controlled: (0..ids.len()).filter(has_control).collect(),
-            round_s: self.round_s(&load, &active, &ids),
+            controlled,
+            round_s: self.visit_s(&load) * visits as f64,
             active,
-            most: plan.settings.rounds,
+            most: outcome.plan.settings.rounds,
         };
         (load, ids, level)
     }
@@ -164,76 +150,50 @@ impl Deciding<'_> {
             .map_or(most, |left_s| most.min(affordable(left_s)))
     }
 
-    /// What one more round of a level costs: what its visits cost until now.
-    fn round_s(&self, load: &Load, active: &[usize], ids: &[String]) -> f64 {
-        let plan = &self.outcome.plan;
-        let of_level = |id: &str| plan.cell(id).is_some_and(|cell| load.is_of(cell));
+    /// What visits of a level cost until now, on average.
+    fn visit_s(&self, load: &Load) -> f64 {
+        let of_level = |id: &str| {
+            self.outcome
+                .plan
+                .cell(id)
+                .is_some_and(|cell| load.is_of(cell))
+        };
         let visits = self.outcome.finished();
-        let costs: Vec<f64> = visits
-            .filter(|attempt| of_level(&attempt.cell))
-            .map(Attempt::cost_s)
-            .collect();
-        let mean = costs.iter().sum::<f64>() / costs.len().max(1) as f64;
-        let controls = plan.controls.iter().filter(|control| {
-            let original = control.control_of.as_ref();
-            active.iter().any(|index| original == Some(&ids[*index]))
-        });
-        mean * (active.len() + controls.count()) as f64
+        let visits = visits.filter(|attempt| of_level(&attempt.cell));
+        let costs: Vec<f64> = visits.map(Attempt::cost_s).collect();
+        costs.iter().sum::<f64>() / costs.len().max(1) as f64
     }
 
     fn given(&self, standings: &[Standing]) -> Vec<u64> {
         let most = self.outcome.plan.settings.rounds;
-        let needs: Vec<Need> = standings
-            .iter()
-            .map(|standing| Need {
-                made: self.round,
-                wanted: match standing.outlook.active.len() {
-                    0 => self.round,
-                    _ => standing.outlook.wanted.min(most).max(self.round),
-                },
-                // As many as go on are paid for.
-                round_s: standing.level.round_s * standing.outlook.active.len() as f64
-                    / standing.level.active.len().max(1) as f64,
-                half: standing.outlook.half.unwrap_or(1.0),
-            })
-            .collect();
+        let need = |Standing { level, outlook, .. }: &Standing| Need {
+            made: self.round,
+            wanted: match outlook.active.len() {
+                0 => self.round,
+                _ => outlook.wanted.min(most).max(self.round),
+            },
+            // As many as go on are paid for.
+            round_s: level.round_s * outlook.active.len() as f64 / level.active.len().max(1) as f64,
+            half: outlook.half.unwrap_or(1.0),
+        };
+        let needs: Vec<Need> = standings.iter().map(need).collect();
         allocate(&needs, self.left_s())
     }
 
     fn left_s(&self) -> Option<f64> {
         let spent = self.outcome.time_s.wall;
-        self.adaptive
-            .budget_s
-            .map(|budget| (budget - spent).max(0.0))
-    }
-
-    fn level(&self, standing: &Standing, given: u64) -> LevelDecision {
-        let outlook = &standing.outlook;
-        let names = |indices: &[usize]| -> Vec<String> {
-            indices
-                .iter()
-                .map(|index| standing.ids[*index].clone())
-                .collect()
-        };
-        LevelDecision {
-            load: standing.load.clone(),
-            precision: outlook.half,
-            wanted_rounds: outlook.wanted,
-            given_rounds: given,
-            round_s: standing.level.round_s,
-            beaten: names(&outlook.beaten),
-            futile: names(&outlook.futile),
-        }
+        let budget = self.adaptive.budget_s?;
+        Some((budget - spent).max(0.0))
     }
 }
 
 /// During the pilot nothing is decided: everyone stays until its last round.
-fn active_pilot(round: u64, level: &rounds::Level) -> Option<Outlook> {
-    (round < PILOT_ROUNDS).then(|| Outlook {
+fn in_pilot(level: &rounds::Level) -> Outlook {
+    Outlook {
         active: level.active.clone(),
         beaten: Vec::new(),
         futile: Vec::new(),
         wanted: PILOT_ROUNDS,
         half: None,
-    })
+    }
 }

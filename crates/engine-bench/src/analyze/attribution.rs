@@ -12,35 +12,35 @@ use crate::record::{
     column::{Column, Unit},
 };
 use engine_api::metric::{self, Metric};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// A step of a block.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Phase {
     /// Its name for programs.
-    pub key: String,
+    pub key: &'static str,
     /// Its name for people, fitting `+4.1 ms ...`.
-    pub label: String,
+    pub label: &'static str,
     /// Mean time of a block, in milliseconds.
     pub ms_per_block: f64,
 }
 
 /// Something that was counted.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Count {
     /// Its name for programs.
-    pub key: String,
+    pub key: &'static str,
     /// Its name for people, fitting `... per block 3 → 24`.
-    pub label: String,
+    pub label: &'static str,
     /// Mean of a block.
     pub per_block: f64,
 }
 
 /// Where the time of a cell's blocks went.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Attribution {
     /// `metrics` or `log`.
-    pub source: String,
+    pub source: &'static str,
     /// Blocks of the measured passes.
     pub blocks: u64,
     /// One after another; together they are the client's time.
@@ -55,71 +55,64 @@ pub struct Attribution {
     pub log_difference: Option<f64>,
 }
 
-/// Keys of all phases, in their order.
-pub const PHASE_KEYS: [&str; 15] = [
-    "transport",
-    "decode",
-    "queue",
-    "prepare",
-    "pre_execution",
-    "sender_wait",
-    "transactions",
-    "post_execution",
-    "execution",
-    "bundle",
-    "root_wait",
-    "checks",
-    "engine_rest",
-    "forkchoice",
-    "forkchoice_rest",
-];
+impl Attribution {
+    /// The client's time of a block, in milliseconds.
+    pub(crate) fn total_ms(&self) -> f64 {
+        self.phases.iter().map(|phase| phase.ms_per_block).sum()
+    }
 
-/// How a phase is measured.
-struct Measure {
-    key: &'static str,
-    label: &'static str,
-    metric: Metric,
+    /// The part of a phase; `None` where the engine does not tell it.
+    pub(crate) fn ms(&self, key: &str) -> Option<f64> {
+        let found = self.phases.iter().find(|phase| phase.key == key)?;
+        Some(found.ms_per_block)
+    }
 }
 
-/// Measures, each with its key, its name for people and its metric.
-macro_rules! measures {
-    ($($key:literal, $label:literal, $metric:ident;)*) => {
-        &[$(Measure { key: $key, label: $label, metric: metric::$metric },)*]
-    };
+/// Key, label and metric of what happens beside the phases.
+type Measure = (&'static str, &'static str, Metric);
+
+/// A phase: its key, its group, its label, and what measures it; those without are what is left of a whole.
+pub(crate) type Row = (&'static str, &'static str, &'static str, Option<Metric>);
+
+const TRANSPORT: &str = "transport";
+const EXECUTION: &str = "execution";
+const ROOT_WAIT: &str = "state root wait";
+const REST: &str = "rest of newPayload";
+const FORK_CHOICE: &str = "fork choice";
+
+/// Phases that belong together, in their order.
+pub(crate) const GROUPS: [&str; 5] = [TRANSPORT, EXECUTION, ROOT_WAIT, REST, FORK_CHOICE];
+
+/// Rows of a table, each ended by a semicolon.
+macro_rules! rows {
+    ($($($cell:expr),+;)*) => { [$(($($cell),+)),*] };
 }
 
-/// Before the engine thread has the payload.
-const BEFORE_ENGINE: &[Measure] = measures! {
-    "decode", "decoding the request", PAYLOAD_DECODE;
-    "queue", "waiting for the engine thread", QUEUE_WAIT;
+/// Every phase, in the order of a block: until the engine thread has it, on that thread, and the fork choice.
+pub(crate) const PHASES: [Row; 15] = rows! {
+    "transport", TRANSPORT, "in transport and HTTP", None;
+    "decode", TRANSPORT, "decoding the request", Some(metric::PAYLOAD_DECODE);
+    "queue", TRANSPORT, "waiting for the engine thread", Some(metric::QUEUE_WAIT);
+    "prepare", REST, "preparing the block", Some(metric::BLOCK_PREPARE);
+    "pre_execution", EXECUTION, "in system calls before", Some(metric::PRE_EXECUTION);
+    "sender_wait", EXECUTION, "waiting for senders", Some(metric::TRANSACTION_WAIT);
+    "transactions", EXECUTION, "executing transactions", Some(metric::TRANSACTION_EXECUTION);
+    "post_execution", EXECUTION, "in system calls after", Some(metric::POST_EXECUTION);
+    "execution", EXECUTION, "in the rest of execution", None;
+    "bundle", REST, "merging state changes", Some(metric::BUNDLE);
+    "root_wait", ROOT_WAIT, "waiting for the state root", Some(metric::STATE_ROOT);
+    "checks", REST, "comparing with the header", Some(metric::POST_VALIDATION);
+    "engine_rest", REST, "in the rest of newPayload", None;
+    "forkchoice", FORK_CHOICE, "in the fork choice", None;
+    "forkchoice_rest", FORK_CHOICE, "around the fork choice", None;
 };
 
-/// On the engine thread, before the first transaction.
-const BEFORE_EXECUTION: &[Measure] = measures! {
-    "prepare", "preparing the block", BLOCK_PREPARE;
-};
-
-/// On the engine thread, after the last one.
-const AFTER_EXECUTION: &[Measure] = measures! {
-    "bundle", "merging state changes", BUNDLE;
-    "root_wait", "waiting for the state root", STATE_ROOT;
-    "checks", "comparing with the header", POST_VALIDATION;
-};
-
-/// What execution is made of, where the engine tells.
-const IN_EXECUTION: &[Measure] = measures! {
-    "pre_execution", "in system calls before", PRE_EXECUTION;
-    "sender_wait", "waiting for senders", TRANSACTION_WAIT;
-    "transactions", "executing transactions", TRANSACTION_EXECUTION;
-    "post_execution", "in system calls after", POST_EXECUTION;
-};
-
-const BESIDE: &[Measure] = measures! {
-    "root_total", "of the root's job", ROOT_TOTAL;
-    "worker_busy", "of CPU time of root workers", WORKER_BUSY;
-    "after_answer", "of bookkeeping after the answer", AFTER_ANSWER;
-    "save", "of persistence", SAVE_DURATION;
-    "stall", "stalled by persistence", BACKPRESSURE;
+const BESIDE: [Measure; 5] = rows! {
+    "root_total", "of the root's job", metric::ROOT_TOTAL;
+    "worker_busy", "of CPU time of root workers", metric::WORKER_BUSY;
+    "after_answer", "of bookkeeping after the answer", metric::AFTER_ANSWER;
+    "save", "of persistence", metric::SAVE_DURATION;
+    "stall", "stalled by persistence", metric::BACKPRESSURE;
 };
 
 /// Where the time of a cell went in the given rounds; `None` when its engine tells nothing.
@@ -128,14 +121,16 @@ pub fn attribute(
     cell: &str,
     rounds: impl Fn(u64) -> bool,
 ) -> Option<Attribution> {
-    let passes = outcome.passes.get(cell)?.iter();
-    let passes: Vec<_> = passes.filter(|(round, _)| rounds(**round)).collect();
+    let passes: Vec<_> = outcome
+        .rounds(cell)
+        .filter(|(round, _)| rounds(*round))
+        .collect();
     let samples: Vec<&Sample> = passes.iter().flat_map(|(_, pass)| *pass).collect();
     if samples.is_empty() {
         return None;
     }
     let metrics = outcome.metrics.get(cell);
-    let of_pass = |(round, _): &(&u64, _)| metrics.and_then(|metrics| metrics.get(round));
+    let of_pass = |(round, _): &(u64, _)| metrics.and_then(|metrics| metrics.get(round));
     let metrics: Option<Vec<&PassMetrics>> = passes.iter().map(of_pass).collect();
     metrics
         .and_then(|metrics| from_metrics(&samples, &metrics))
@@ -155,16 +150,9 @@ impl PerBlock<'_> {
         Some(sums?.iter().sum::<f64>() / self.blocks)
     }
 
-    fn phase(&self, measure: &Measure) -> Option<Phase> {
-        let seconds = self.value(measure.metric)?;
-        Some(phase(measure.key, measure.label, seconds * 1e3))
-    }
-
-    fn phases(&self, measures: &[Measure]) -> Vec<Phase> {
-        measures
-            .iter()
-            .filter_map(|measure| self.phase(measure))
-            .collect()
+    /// The same of seconds, in milliseconds.
+    fn ms(&self, metric: Metric) -> Option<f64> {
+        self.value(metric).map(|seconds| seconds * 1e3)
     }
 }
 
@@ -174,16 +162,12 @@ pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 
-fn phase(key: &str, label: &str, ms_per_block: f64) -> Phase {
+fn phase(key: &'static str, label: &'static str, ms_per_block: f64) -> Phase {
     Phase {
-        key: key.to_owned(),
-        label: label.to_owned(),
+        key,
+        label,
         ms_per_block: rounded(ms_per_block),
     }
-}
-
-fn total(phases: &[Phase]) -> f64 {
-    phases.iter().map(|phase| phase.ms_per_block).sum()
 }
 
 /// Mean of a time of each block, in milliseconds; `None` when one lacks it.
@@ -204,8 +188,8 @@ fn counts(mean: impl Fn(&Column<Sample>) -> Option<f64>) -> Vec<Count> {
     let counted = Work::columns().filter(|column| column.about.unit == Unit::Count);
     let count = |column: &Column<Sample>| {
         Some(Count {
-            key: column.name.to_owned(),
-            label: column.about.label.to_owned(),
+            key: column.name,
+            label: column.about.label,
             per_block: rounded(mean(column)?),
         })
     };
@@ -217,37 +201,39 @@ fn from_metrics(samples: &[&Sample], passes: &[&PassMetrics]) -> Option<Attribut
         passes,
         blocks: samples.len() as f64,
     };
-    let engine_ms = per_block.value(metric::NEW_PAYLOAD_LATENCY)? * 1e3;
-    let mut phases = per_block.phases(BEFORE_ENGINE);
+    let engine = per_block.ms(metric::NEW_PAYLOAD_LATENCY)?;
     let (client, forkchoice) = client_ms(samples)?;
-    let transport = client - engine_ms - total(&phases);
-    phases.insert(0, phase("transport", "in transport and HTTP", transport));
-
-    let mut on_engine = per_block.phases(BEFORE_EXECUTION);
-    let mut execution = per_block.phases(IN_EXECUTION);
-    if let Some(whole) = per_block.value(metric::EXECUTION) {
-        let rest = whole * 1e3 - total(&execution);
-        execution.push(phase("execution", "in the rest of execution", rest));
-    }
-    on_engine.append(&mut execution);
-    on_engine.extend(per_block.phases(AFTER_EXECUTION));
-    let rest = engine_ms - total(&on_engine);
-    phases.append(&mut on_engine);
-    phases.push(phase("engine_rest", "in the rest of newPayload", rest));
-
-    let on_thread = per_block.value(metric::FORKCHOICE_LATENCY).unwrap_or(0.0) * 1e3;
-    phases.push(phase("forkchoice", "in the fork choice", on_thread));
-    let rest = forkchoice - on_thread;
-    phases.push(phase("forkchoice_rest", "around the fork choice", rest));
-
+    let on_thread = per_block.ms(metric::FORKCHOICE_LATENCY).unwrap_or(0.0);
+    let measured = |groups: &[&str]| -> f64 {
+        let rows = PHASES
+            .iter()
+            .filter(|(_, group, ..)| groups.contains(group));
+        let told = rows.filter_map(|(.., metric)| per_block.ms((*metric)?));
+        told.map(rounded).sum()
+    };
+    let execution = per_block.ms(metric::EXECUTION);
+    let execution = execution.map(|whole| rounded(whole - measured(&[EXECUTION])));
+    let on_engine = measured(&[EXECUTION, ROOT_WAIT, REST]) + execution.unwrap_or(0.0);
+    let phase = |(key, _, label, metric): Row| {
+        let ms = match (key, metric) {
+            (_, Some(metric)) => per_block.ms(metric)?,
+            ("transport", _) => client - engine - measured(&[TRANSPORT]),
+            ("execution", _) => execution?,
+            ("engine_rest", _) => engine - on_engine,
+            ("forkchoice", _) => on_thread,
+            _ => forkchoice - on_thread,
+        };
+        Some(phase(key, label, ms))
+    };
+    let beside = |(key, label, metric)| Some(self::phase(key, label, per_block.ms(metric)?));
     let busy = per_block.value(metric::WORKER_BUSY);
     let idle = per_block.value(metric::WORKER_IDLE);
     let parts = busy.zip(idle).filter(|(busy, idle)| busy + idle > 0.0);
     Some(Attribution {
-        source: "metrics".to_owned(),
+        source: "metrics",
         blocks: samples.len() as u64,
-        phases,
-        beside: per_block.phases(BESIDE),
+        phases: PHASES.into_iter().filter_map(phase).collect(),
+        beside: BESIDE.into_iter().filter_map(beside).collect(),
         counts: counts(|column| per_block.value(column.about.metric?)),
         workers_idle: parts.map(|(busy, idle)| rounded(idle / (busy + idle))),
         log_difference: log_difference(samples, &per_block).map(rounded),
@@ -280,7 +266,7 @@ fn from_log(samples: &[&Sample]) -> Option<Attribution> {
     phases.push(phase("engine_rest", "executing and checking", rest));
     phases.push(phase("forkchoice", "in the fork choice", forkchoice));
     Some(Attribution {
-        source: "log".to_owned(),
+        source: "log",
         blocks: samples.len() as u64,
         phases,
         beside: Vec::new(),
@@ -304,11 +290,6 @@ mod tests {
             lines.collect()
         };
         PassMetrics::parse(&exported(0.0), &exported(1.0))
-    }
-
-    fn ms(attribution: &Attribution, key: &str) -> Option<f64> {
-        let found = attribution.phases.iter().find(|phase| phase.key == key)?;
-        Some((found.ms_per_block * 1e6).round() / 1e6)
     }
 
     /// Two blocks of 10 ms newPayload and 2 ms fork choice each.
@@ -356,14 +337,12 @@ mod tests {
         ];
         let phases = found.phases.iter();
         let phases: Vec<_> = phases
-            .map(|phase| (phase.key.as_str(), phase.ms_per_block))
+            .map(|phase| (phase.key, phase.ms_per_block))
             .collect();
+        let keys = PHASES.map(|(key, ..)| key).into_iter();
+        assert_eq!(phases, keys.zip(expected).collect::<Vec<_>>());
         assert_eq!(
-            phases,
-            PHASE_KEYS.into_iter().zip(expected).collect::<Vec<_>>()
-        );
-        assert_eq!(
-            (found.counts[0].key.as_str(), found.counts[0].per_block),
+            (found.counts[0].key, found.counts[0].per_block),
             ("jobs", 4.0)
         );
         assert_eq!(found.workers_idle, Some(0.75));
@@ -381,7 +360,7 @@ mod tests {
             ("checks", None),
             ("engine_rest", Some(1.5)),
         ] {
-            assert_eq!(ms(&found, key), expected, "{key}");
+            assert_eq!(found.ms(key), expected, "{key}");
         }
     }
 
@@ -398,14 +377,8 @@ mod tests {
     fn without_metrics_the_log_gives_a_coarser_cut() {
         let samples = samples();
         let found = from_log(&samples.iter().collect::<Vec<_>>()).unwrap();
-        assert_eq!(
-            [
-                ms(&found, "transport"),
-                ms(&found, "root_wait"),
-                ms(&found, "engine_rest")
-            ],
-            [Some(2.0), Some(3.0), Some(5.0)]
-        );
+        let ms = ["transport", "root_wait", "engine_rest"].map(|key| found.ms(key));
+        assert_eq!(ms, [Some(2.0), Some(3.0), Some(5.0)]);
         let mut untold = samples[0].clone();
         untold.engine_ns = None;
         assert_eq!(from_log(&[&untold]), None);

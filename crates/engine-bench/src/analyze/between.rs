@@ -10,14 +10,14 @@ use super::{
     noise::NoiseFloor,
     outcome::Outcome,
     summarize,
-    summary::rounds_of,
-    verdict::{Comparison, Verdict},
+    verdict::{Comparison, Verdict, relevance},
 };
+use crate::plan::Cell;
 use alloy_primitives::B256;
 use bench_stats::{Rules, Throughput, separate::compare_separate};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a missing noise floor means and how to get one.
 pub(crate) const NO_FLOOR: &str = "how much identical cells differ is unknown, so there is no verdict; a sweep has one when a gas \
@@ -35,7 +35,7 @@ pub struct Side<'a> {
 }
 
 /// What the comparison of two sides says.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Between {
     /// Whether both sides are of one sweep, whose rounds are paired and whose report says the same.
     pub same_sweep: bool,
@@ -57,7 +57,7 @@ pub struct Between {
 }
 
 /// A setting that differs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
     /// Its name, parts joined by dots.
     pub name: String,
@@ -109,11 +109,10 @@ fn pairs(a: &Side<'_>, b: &Side<'_>) -> Vec<(String, String)> {
     let (of_a, of_b) = (ids(a), ids(b));
     match (of_a.as_slice(), of_b.as_slice()) {
         ([one], [other]) => vec![(one.clone(), other.clone())],
-        _ => of_a
-            .into_iter()
-            .filter(|id| of_b.contains(id))
-            .map(|id| (id.clone(), id))
-            .collect(),
+        _ => {
+            let shared = of_a.into_iter().filter(|id| of_b.contains(id));
+            shared.map(|id| (id.clone(), id)).collect()
+        }
     }
 }
 
@@ -134,12 +133,10 @@ fn floor(side: &Side<'_>) -> Option<f64> {
 /// Whether the cells of every pair are of one level: a report compares no others.
 fn share_a_level(outcome: &Outcome, pairs: &[(String, String)]) -> bool {
     let cell = |id: &str| outcome.plan.cell(id);
-    let share = |(a, b): &(String, String)| {
-        cell(a)
-            .zip(cell(b))
-            .is_some_and(|(a, b)| a.shares_payloads(b))
-    };
-    pairs.iter().all(share)
+    pairs.iter().all(|(a, b)| {
+        let both = cell(a).zip(cell(b));
+        both.is_some_and(|(a, b)| a.shares_payloads(b))
+    })
 }
 
 fn separate(
@@ -149,12 +146,11 @@ fn separate(
     noise: Option<f64>,
 ) -> Vec<Comparison> {
     let rounds = |side: &Side<'_>, id: &str| -> Vec<Throughput> {
-        let rounds = rounds_of(side.outcome, id).into_iter();
+        let rounds = side.outcome.throughputs(id);
         rounds.map(|(_, throughput)| throughput).collect()
     };
-    let measured = pairs
-        .iter()
-        .map(|(id_a, id_b)| (rounds(a, id_a), rounds(b, id_b)));
+    let measured = pairs.iter();
+    let measured = measured.map(|(id_a, id_b)| (rounds(a, id_a), rounds(b, id_b)));
     let effects = [a, b].map(|side| side.outcome.plan.settings.min_effect);
     let rules = Rules {
         error: ERROR,
@@ -174,7 +170,7 @@ fn separate(
                 true => Verdict::of(found.judgement),
                 false => Verdict::OtherPayloads,
             },
-            relevance: found.judgement.ok().map(|found| found.relevance.into()),
+            relevance: found.judgement.ok().map(|found| relevance(found.relevance)),
             same_work: false,
             bootstrap: None,
         })
@@ -184,40 +180,41 @@ fn separate(
 
 fn configuration(a: &Side<'_>, b: &Side<'_>) -> Vec<Difference> {
     let (a, b) = (flat(a), flat(b));
-    let mut names: Vec<&String> = a.keys().chain(b.keys()).collect();
-    names.sort_unstable();
-    names.dedup();
-    let value =
-        |side: &BTreeMap<String, Value>, name: &str| side.get(name).cloned().unwrap_or(Value::Null);
-    names
-        .into_iter()
-        .map(|name| Difference {
-            name: name.clone(),
-            a: value(&a, name),
-            b: value(&b, name),
-        })
-        .filter(|difference| difference.a != difference.b)
-        .collect()
+    let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    let all = names.into_iter().map(|name| {
+        let [a, b] = [&a, &b].map(|side| side.get(name).cloned().unwrap_or_default());
+        let name = name.clone();
+        Difference { name, a, b }
+    });
+    all.filter(|found| found.a != found.b).collect()
 }
 
 /// Every setting of a side under its full name.
 fn flat(side: &Side<'_>) -> BTreeMap<String, Value> {
-    let mut flat = BTreeMap::new();
     let outcome = side.outcome;
-    flatten("configuration", json(&outcome.plan.settings), &mut flat);
     let begun = outcome.begun.clone().unwrap_or_default();
-    flatten("machine", json(&begun.environment), &mut flat);
-    flatten("engine_versions", json(&begun.engine_versions), &mut flat);
     let cell = side.cell.and_then(|id| outcome.plan.cell(id));
-    if let Some(cell) = cell {
-        flatten("cell", Value::Object(cell.axes()), &mut flat);
+    let parts = [
+        (
+            "configuration",
+            serde_json::to_value(&outcome.plan.settings),
+        ),
+        ("machine", serde_json::to_value(&begun.environment)),
+        (
+            "engine_versions",
+            serde_json::to_value(&begun.engine_versions),
+        ),
+        (
+            "cell",
+            Ok(Value::Object(cell.map(Cell::axes).unwrap_or_default())),
+        ),
+    ];
+    let mut flat = BTreeMap::new();
+    for (name, part) in parts {
+        // Settings are plain data: what cannot be written as JSON does not exist.
+        flatten(name, part.unwrap_or_default(), &mut flat);
     }
     flat
-}
-
-/// Settings are plain data: what cannot be written as JSON does not exist.
-fn json(value: &impl Serialize) -> Value {
-    serde_json::to_value(value).unwrap_or(Value::Null)
 }
 
 /// Puts every plain value under its full name, parts joined by dots.
@@ -248,46 +245,41 @@ fn warnings(
     cells: &[Comparison],
     without_numbers: &[String],
 ) -> Vec<String> {
-    let differ = cells
-        .iter()
-        .filter(|cell| cell.verdict == Verdict::OtherPayloads);
-    let interleaved = |side: &Side<'_>| side.outcome.plan.settings.interleave;
-    let otherwise_made = (interleaved(a) != interleaved(b)).then(|| {
-        "the cells of one sweep took turns (--interleave), those of the other were alone: part of the \
-         difference is that"
-            .to_owned()
-    });
+    let has = |verdict| move |cell: &&Comparison| cell.verdict == verdict;
+    let differ = cells.iter().filter(has(Verdict::OtherPayloads));
     let mut warnings: Vec<String> = differ
-        .map(|cell| {
+        .map(|Comparison { a, b, .. }| {
             format!(
-                "{} and {} replayed different payloads: their ratio says little about the engine, and there is \
-                 no verdict",
-                cell.a, cell.b
+                "{a} and {b} replayed different payloads: their ratio says little about the engine, and there is \
+                 no verdict"
             )
         })
         .collect();
-    warnings.extend(otherwise_made);
-    let without_floor = cells
+    let [of_a, of_b] = [a, b].map(|side| side.outcome.plan.settings.interleave);
+    warnings.extend((of_a != of_b).then(|| {
+        "the cells of one sweep took turns (--interleave), those of the other were alone: part of the \
+         difference is that"
+            .to_owned()
+    }));
+    let sides = [("a", a), ("b", b)];
+    let without_floor = cells.iter().any(|cell| has(Verdict::NoNoiseFloor)(&cell));
+    let lacking = sides
         .iter()
-        .any(|cell| cell.verdict == Verdict::NoNoiseFloor);
-    for (name, side) in [("a", a), ("b", b)] {
-        if without_floor && floor(side).is_none() {
-            warnings.push(format!("sweep {name} has no noise floor: {NO_FLOOR}"));
-        }
-    }
+        .filter(|(_, side)| without_floor && floor(side).is_none());
+    warnings
+        .extend(lacking.map(|(name, _)| format!("sweep {name} has no noise floor: {NO_FLOOR}")));
     let missing = without_numbers.iter();
     warnings.extend(missing.map(|id| format!("{id}: one side has no numbers")));
-    for (name, side) in [("a", a), ("b", b)] {
+    for (name, side) in sides {
         if !side.outcome.complete {
             warnings.push(format!("sweep {name} is incomplete"));
         }
         let edited = side.outcome.edited.iter();
         warnings.extend(edited.map(|found| format!("sweep {name}: {found}")));
         let asked = ids(side);
-        let summaries = summarize(side.outcome).into_iter();
-        let unchecked =
-            summaries.filter(|found| !found.root_checked && asked.contains(&found.cell.id));
-        let unchecked: Vec<String> = unchecked.map(|found| found.cell.id).collect();
+        let unchecked = summarize(side.outcome).into_iter();
+        let unchecked = unchecked.filter(|of| !of.root_checked && asked.contains(&of.id));
+        let unchecked: Vec<String> = unchecked.map(|found| found.id).collect();
         if !unchecked.is_empty() {
             let list = unchecked.join(", ");
             warnings.push(format!(
@@ -301,7 +293,7 @@ fn warnings(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::made_up::{MadeUp, sweep};
+    use crate::analyze::made_up::{self, MadeUp, results, sweep};
 
     #[test]
     fn settings_get_their_full_names() {
@@ -310,12 +302,6 @@ mod tests {
         flatten("top", value, &mut flat);
         let names: Vec<&str> = flat.keys().map(String::as_str).collect();
         assert_eq!(names, ["top.a.b", "top.list", "top.rows.0.x"]);
-    }
-
-    /// The small results folder beside the tests.
-    fn outcome() -> Outcome {
-        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/results");
-        super::super::read_outcome(&dir).unwrap()
     }
 
     fn compared(a: &Outcome, b: &Outcome, cells: [Option<&str>; 2]) -> Between {
@@ -327,23 +313,20 @@ mod tests {
     fn two_cells_of_one_sweep_get_the_verdict_of_its_report() {
         // Alone these two would be separable: their common noise is small beside that of the level.
         let steady = |ms: f64| [ms, ms * 1.001, ms, ms * 0.999];
-        let outcome = sweep(&[
+        let cells = [
             MadeUp::chunk("5", &steady(100.0)),
             MadeUp::chunk("15", &steady(102.0)),
             MadeUp::chunk("60", &[98.0, 103.0, 97.0, 102.0]),
             MadeUp::chunk("240", &[102.0, 97.0, 103.0, 98.0]),
             MadeUp::chunk("5", &steady(400.0)).gas(40_000_000),
-        ]);
+        ];
+        let outcome = sweep(&cells);
         let ids = ["chunk5-gas10M", "chunk15-gas10M", "chunk5-gas40M"];
         let [a, b, other] = ids.map(|id| Side {
             outcome: &outcome,
             cell: Some(id),
         });
-        let alone = sweep(&[
-            MadeUp::chunk("5", &steady(100.0)),
-            MadeUp::chunk("15", &steady(102.0)),
-        ]);
-        let alone = compare::compare(&alone, &summarize(&alone));
+        let alone = made_up::compared(&cells[..2]);
         assert_eq!(alone.pairs[0].verdict, Verdict::Faster);
 
         let report = compare::compare(&outcome, &summarize(&outcome));
@@ -353,10 +336,8 @@ mod tests {
         assert_eq!(found.cells[0].verdict, Verdict::NotSeparable);
         assert_eq!(found.noise_floor, report.noise_floor.relative);
         // Of two levels there is a ratio and no verdict.
-        assert_eq!(
-            between(&a, &other, true).cells[0].verdict,
-            Verdict::OtherPayloads
-        );
+        let levels = between(&a, &other, true);
+        assert_eq!(levels.cells[0].verdict, Verdict::OtherPayloads);
     }
 
     #[test]
@@ -372,23 +353,15 @@ mod tests {
         ] {
             let found = compared(a, b, [Some("chunk60-gas10M"); 2]);
             assert_eq!(found.cells[0].verdict, verdict);
-            let told = found
-                .warnings
-                .iter()
-                .any(|warning| warning.contains(NO_FLOOR));
-            assert_eq!(
-                told,
-                verdict == Verdict::NoNoiseFloor,
-                "{:?}",
-                found.warnings
-            );
+            let told = found.warnings.concat().contains(NO_FLOOR);
+            assert_eq!(told, verdict == Verdict::NoNoiseFloor, "{found:?}");
             assert_eq!(found.noise_floor.is_some(), verdict == Verdict::Faster);
         }
     }
 
     #[test]
     fn a_cell_that_gave_no_numbers_is_missed() {
-        let (a, mut b) = (outcome(), outcome());
+        let (a, mut b) = (results(), results());
         let lost = b.plan.cells[1].id.clone();
         b.passes.remove(&lost);
         let found = compared(&a, &b, [None, None]);
@@ -400,24 +373,20 @@ mod tests {
 
     #[test]
     fn other_payloads_and_unchecked_roots_are_told() {
-        let (a, mut b) = (outcome(), outcome());
+        let (a, mut b) = (results(), results());
         let [first, last] = [0, 5].map(|at| a.plan.cells[at].id.clone());
         let found = compared(&a, &b, [Some(&first), Some(&last)]);
         assert_eq!(found.cells[0].verdict, Verdict::OtherPayloads);
-        let all = compared(&a, &b, [None, None]).cells;
-        let other = all
-            .iter()
-            .any(|cell| cell.verdict == Verdict::OtherPayloads);
-        assert!(!other, "the same cells replay the same payloads");
+        let mut all = compared(&a, &b, [None, None]).cells.into_iter();
+        let same = all.all(|cell| cell.verdict != Verdict::OtherPayloads);
+        assert!(same, "the same cells replay the same payloads");
         b.plan.settings.set.push(crate::sweep::Setting {
             flag: "bench.root-strategy".into(),
             value: "skip".into(),
         });
         let found = compared(&a, &b, [Some(&first), Some(&first)]);
-        let warned = |word: &str| found.warnings.iter().any(|warning| warning.contains(word));
-        assert!(warned(&format!(
-            "sweep b: state roots were not checked in {first}"
-        )));
-        assert!(!warned("sweep a: state roots"));
+        let warned = |words: &str| found.warnings.concat().contains(words);
+        let unchecked = format!("sweep b: state roots were not checked in {first}");
+        assert!(warned(&unchecked) && !warned("sweep a: state roots"));
     }
 }

@@ -9,8 +9,8 @@ use super::{
     level::Level,
     noise::NoiseFloor,
     outcome::Outcome,
-    summary::{Summary, rounds_of},
-    verdict::{Comparison, Interval, Relevance, Verdict, about},
+    summary::Summary,
+    verdict::{Comparison, Interval, Verdict, about, relevance},
 };
 use crate::{
     plan::{Load, Plan},
@@ -65,11 +65,7 @@ pub(super) struct Group<'a> {
 /// Compares all pairs of cells of each gas level.
 pub fn compare(outcome: &Outcome, summaries: &[Summary]) -> Comparisons {
     let noise_floor = NoiseFloor::of(outcome);
-    let rules = Rules {
-        error: error(&outcome.plan),
-        noise: noise_floor.relative,
-        relevant: outcome.plan.settings.min_effect,
-    };
+    let rules = rules(outcome, noise_floor.relative);
     let loads = outcome.plan.loads();
     let draws = MOST_DRAWS / loads.len().max(1);
     let (mut pairs, mut levels) = (Vec::new(), Vec::new());
@@ -96,33 +92,34 @@ pub fn compare(outcome: &Outcome, summaries: &[Summary]) -> Comparisons {
     }
 }
 
-/// The chance of error of the comparisons of a level.
-pub(super) fn error(plan: &Plan) -> f64 {
-    match plan.settings.adaptive {
-        Some(_) => rounds::FINAL_ERROR,
-        None => ERROR,
+/// What the comparisons of a level are judged by.
+pub(super) fn rules(outcome: &Outcome, noise: Option<f64>) -> Rules {
+    let settings = &outcome.plan.settings;
+    Rules {
+        error: match settings.adaptive {
+            Some(_) => rounds::FINAL_ERROR,
+            None => ERROR,
+        },
+        noise,
+        relevant: settings.min_effect,
     }
 }
 
 /// Throughputs of the visits of a level: its cells in the order of the plan, then its A/A controls.
 pub(super) fn layout_of(outcome: &Outcome, load: &Load) -> Layout {
-    let cells = outcome.plan.cells.iter().chain(&outcome.plan.controls);
-    Layout::new(
-        cells
-            .filter(|cell| load.is_of(cell))
-            .map(|cell| rounds_of(outcome, &cell.id)),
-    )
+    let cells = outcome.visited(load);
+    Layout::new(cells.map(|cell| outcome.throughputs(&cell.id)))
 }
 
 impl Group<'_> {
     pub(super) fn id(&self, index: usize) -> String {
-        self.cells[index].cell.id.clone()
+        self.cells[index].id.clone()
     }
 
     /// The cell that others are given as ratios to: the named one where it was measured, else the highest.
     fn reference(&self, plan: &Plan, compared: &bench_stats::Comparisons) -> Option<usize> {
         let named = plan.baseline(&self.load);
-        let named = named.and_then(|named| self.cells.iter().position(|s| s.cell.id == named.id));
+        let named = named.and_then(|named| self.cells.iter().position(|s| s.id == named.id));
         let measured = |index: &usize| compared.ranked.contains(index);
         named.filter(measured).or(compared.ranked.first().copied())
     }
@@ -130,12 +127,12 @@ impl Group<'_> {
     fn comparison(&self, pair: &Pair, bootstrap: Option<Interval>) -> Comparison {
         let (a, b) = (self.cells[pair.a], self.cells[pair.b]);
         Comparison {
-            a: a.cell.id.clone(),
-            b: b.cell.id.clone(),
+            a: a.id.clone(),
+            b: b.id.clone(),
             ratio: pair.ratio.into(),
             rounds: pair.rounds as u64,
             verdict: Verdict::of(pair.judgement),
-            relevance: pair.relevance().map(Relevance::from),
+            relevance: pair.relevance().map(relevance),
             same_work: knob::same_work(a, b) == Some(true),
             bootstrap,
         }
@@ -163,16 +160,13 @@ impl Resampled {
         let only = reference.filter(|_| many);
         let pairs = if only.is_some() { cells } else { all_pairs };
         let replicates = draws / (rounds * pairs.max(1));
-        let pass = |samples: &[Sample]| {
+        let pass = |(round, samples): (u64, &[Sample])| {
             let blocks = samples.iter();
-            bootstrap::Pass::new(blocks.map(|sample| (sample.gas_used, sample.total_ns())))
+            let blocks = blocks.map(|sample| (sample.gas_used, sample.total_ns()));
+            (round, bootstrap::Pass::new(blocks))
         };
-        let cells = group.cells.iter().map(|summary| {
-            let rounds = outcome.passes.get(&summary.cell.id).into_iter().flatten();
-            rounds
-                .map(|(round, samples)| (*round, pass(samples)))
-                .collect()
-        });
+        let cells = group.cells.iter();
+        let cells = cells.map(|summary| outcome.rounds(&summary.id).map(pass).collect());
         Self {
             passes: cells.collect(),
             only,
@@ -204,25 +198,12 @@ mod tests {
     use super::*;
     use crate::{
         analyze::{
-            made_up::{MadeUp, sweep},
+            made_up::{MadeUp, around, compared, sweep},
             summarize,
             verdict::Verdict,
         },
         sweep::CHUNK_SIZE_FLAG,
     };
-
-    /// Visits of four rounds that take so many milliseconds and vary by half a percent.
-    fn around(ms: f64, phase: usize) -> Vec<f64> {
-        let ticks = [0.005, -0.005, 0.002, -0.002];
-        (0..4)
-            .map(|round| ms * (1.0 + ticks[(round + phase) % 4]))
-            .collect()
-    }
-
-    fn compared(cells: &[MadeUp]) -> Comparisons {
-        let outcome = sweep(cells);
-        compare(&outcome, &summarize(&outcome))
-    }
 
     #[test]
     fn a_difference_that_no_chunk_size_explains_is_not_silenced() {
@@ -230,15 +211,12 @@ mod tests {
             let flags = [(CHUNK_SIZE_FLAG, "100000"), ("bench.inject-slowdown", by)];
             MadeUp::new(&flags, ms).jobs(7)
         };
-        let found = compared(&[
-            slowed("0%", &around(100.0, 0)),
-            slowed("30%", &around(125.0, 2)),
-        ]);
+        let (usual, late) = (around(100.0, 0), around(125.0, 2));
+        let found = compared(&[slowed("0%", &usual), slowed("30%", &late)]);
         let (pair, level) = (&found.pairs[0], &found.levels[0]);
         assert_eq!(pair.verdict, Verdict::Faster);
         assert!(!pair.same_work && !level.inert);
-        let (best, beaten) = (&level.best[..], &level.beaten[..]);
-        assert!(best == std::slice::from_ref(&pair.a) && beaten == std::slice::from_ref(&pair.b));
+        assert!(level.best == [pair.a.clone()] && level.beaten == [pair.b.clone()]);
     }
 
     #[test]
@@ -272,13 +250,10 @@ mod tests {
         let [many, one] = &found.levels[..] else {
             panic!("two levels")
         };
-        assert!(many.separates() && !many.edges.is_empty());
-        assert_eq!(
-            one.best,
-            ["chunk60-gas40M", "chunk5-gas40M"],
-            "the highest first"
-        );
-        assert!(!one.separates() && one.edges.is_empty());
+        assert!(!many.beaten.is_empty() && !many.edges.is_empty());
+        let highest_first = ["chunk60-gas40M", "chunk5-gas40M"];
+        assert_eq!(one.best, highest_first);
+        assert!(one.beaten.is_empty() && one.edges.is_empty());
         assert_eq!(found.pairs.last().unwrap().verdict, Verdict::TooFewRounds);
     }
 
@@ -288,9 +263,8 @@ mod tests {
         let drifting = |ms: f64, rounds: usize| -> Vec<f64> {
             let ticks = [0.001, -0.001, 0.0, 0.001, -0.001, 0.0];
             let slow = |round: usize| if round < 2 { 1.0 } else { 1.5 };
-            (0..rounds)
-                .map(|round| ms * slow(round) * (1.0 + ticks[round]))
-                .collect()
+            let took = |round| ms * slow(round) * (1.0 + ticks[round]);
+            (0..rounds).map(took).collect()
         };
         let outcome = sweep(&[
             MadeUp::chunk("5", &drifting(103.0, 2)),
@@ -298,7 +272,13 @@ mod tests {
             MadeUp::chunk("240", &drifting(101.0, 6)),
         ]);
         let summaries = summarize(&outcome);
-        let own = |index: usize| summaries[index].execution.unwrap().value;
+        let own = |index: usize| {
+            summaries[index]
+                .execution_ggas_per_second
+                .unwrap()
+                .ratio
+                .value
+        };
         assert!(own(0) > own(1), "on its own rounds it is the highest");
         let level = &compare(&outcome, &summaries).levels[0];
         assert_eq!(level.reference.as_deref(), Some("chunk60-gas10M"));
@@ -317,34 +297,33 @@ mod tests {
             MadeUp::chunk("60", &around(100.0, 1)).gas(40_000_000),
             MadeUp::chunk("240", &[]).gas(40_000_000),
         ];
-        let references = |name: &str| {
-            let mut outcome = sweep(&cells);
-            outcome.history.plan = outcome
+        let named = |name: &str| {
+            sweep(&cells)
                 .history
                 .plan
                 .with_baseline(Some(name.to_owned()))
-                .map_err(|e| e.to_string())?;
-            let levels = compare(&outcome, &summarize(&outcome)).levels.into_iter();
-            Ok::<_, String>(
-                levels
-                    .map(|level| (level.reference.unwrap(), level.lost_baseline))
-                    .collect::<Vec<_>>(),
-            )
         };
-        let of = |ids: [&str; 2], lost: Option<&str>| {
-            let [small, large] = ids.map(str::to_owned);
-            Ok(vec![(small, None), (large, lost.map(str::to_owned))])
-        };
-        let both = of(["chunk5-gas10M", "chunk5-gas40M"], None);
-        assert_eq!(references("chunk5"), both);
-        let one = of(["chunk5-gas10M", "chunk60-gas40M"], None);
-        assert_eq!(references("chunk5-gas10M"), one);
-        let lost = of(
-            ["chunk60-gas10M", "chunk60-gas40M"],
-            Some("chunk240-gas40M"),
-        );
-        assert_eq!(references("chunk240"), lost);
-        let told = references("chunk7").unwrap_err();
+        for (name, references, lost) in [
+            ("chunk5", ["chunk5-gas10M", "chunk5-gas40M"], None),
+            ("chunk5-gas10M", ["chunk5-gas10M", "chunk60-gas40M"], None),
+            (
+                "chunk240",
+                ["chunk60-gas10M", "chunk60-gas40M"],
+                Some("chunk240-gas40M"),
+            ),
+        ] {
+            let mut outcome = sweep(&cells);
+            outcome.history.plan = named(name).unwrap();
+            let [small, large] = compare(&outcome, &summarize(&outcome))
+                .levels
+                .try_into()
+                .unwrap();
+            let lost = [None, lost.map(str::to_owned)];
+            assert_eq!([small.lost_baseline, large.lost_baseline], lost, "{name}");
+            let found = [small.reference.unwrap(), large.reference.unwrap()];
+            assert_eq!(found, references, "{name}");
+        }
+        let told = named("chunk7").unwrap_err().to_string();
         assert!(
             told.contains("--baseline chunk7") && told.contains("chunk240-gas40M"),
             "{told}"

@@ -2,14 +2,14 @@
 //!
 //! Invariant: a curve joins cells that differ in one axis alone.
 
-use super::{outcome::Outcome, summary::rounds_of};
+use super::outcome::Outcome;
 use crate::plan::{Cell, Load};
 use bench_stats::{
     Layout,
     bootstrap::Resampling,
     curve::{FEWEST_VALUES, fit},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Draws of rounds for the interval of an optimum, and the chance that it misses.
 const REPLICATES: usize = 1_000;
@@ -20,7 +20,7 @@ const AT_END: f64 = 1e-6;
 
 /// A curve through the cells of a level that differ in one numeric axis:
 /// `ln(Ggas/s) = c0 + c1 u + c2 u²` with `u = ln(value) - center`, least squares over the means of cells.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Response {
     /// The axis.
     pub axis: String,
@@ -43,7 +43,7 @@ pub struct Response {
 }
 
 /// A cell of a curve.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Place {
     /// Its id.
     pub cell: String,
@@ -52,13 +52,6 @@ pub struct Place {
 }
 
 impl Response {
-    /// Throughput that the curve gives a value, in Ggas/s.
-    pub fn at(&self, value: f64) -> f64 {
-        let u = value.ln() - self.center;
-        let [constant, slope, curvature] = self.coefficients;
-        (constant + slope * u + curvature * u * u).exp()
-    }
-
     /// The smallest and the largest value it was fitted to.
     pub fn ends(&self) -> (f64, f64) {
         let values = || self.cells.iter().map(|place| place.value);
@@ -94,12 +87,8 @@ impl Response {
 
 /// Every curve of a level.
 pub(super) fn responses(outcome: &Outcome, load: &Load) -> Vec<Response> {
-    let cells = outcome
-        .plan
-        .cells
-        .iter()
-        .filter(|cell| load.is_of(cell) && outcome.passes.contains_key(&cell.id));
-    let cells: Vec<&Cell> = cells.collect();
+    let measured = |cell: &&Cell| outcome.passes.contains_key(&cell.id);
+    let cells: Vec<&Cell> = outcome.cells(load).filter(measured).collect();
     let mut found = Vec::new();
     for axis in &outcome.plan.settings.axes {
         let mut left = cells.clone();
@@ -118,7 +107,7 @@ fn response(outcome: &Outcome, axis: &str, group: &[&Cell]) -> Option<Response> 
     let value = |cell: &&Cell| cell.flag(axis)?.parse().ok();
     let values: Option<Vec<f64>> = group.iter().map(value).collect();
     let values = values.filter(|values| values.len() >= FEWEST_VALUES)?;
-    let layout = Layout::new(group.iter().map(|cell| rounds_of(outcome, &cell.id)));
+    let layout = Layout::new(group.iter().map(|cell| outcome.throughputs(&cell.id)));
     let how = Resampling {
         replicates: REPLICATES,
         error: ERROR,
@@ -150,49 +139,36 @@ mod tests {
         sweep::CHUNK_SIZE_FLAG,
     };
 
-    fn of(cells: &[MadeUp]) -> Vec<Response> {
-        let outcome = sweep(cells);
+    /// The curves of cells that take so many milliseconds by chunk size, beside one that is no number.
+    fn of(ms: &[f64]) -> Vec<Response> {
+        let chunks = ["5", "15", "45", "135", "405"].into_iter().zip(ms);
+        let mut cells = vec![("always", "rare", 1.0)];
+        for (chunk, ms) in chunks {
+            cells.extend([(chunk, "on", *ms), (chunk, "off", 3.0 * ms)]);
+        }
+        let made_up = |(chunk, other, ms): (&str, &str, f64)| {
+            MadeUp::new(&[(CHUNK_SIZE_FLAG, chunk), ("other", other)], &[ms, ms])
+        };
+        let cells: Vec<MadeUp> = cells.into_iter().map(made_up).collect();
+        let outcome = sweep(&cells);
         responses(&outcome, &outcome.plan.loads()[0])
     }
 
     #[test]
-    fn a_curve_joins_cells_that_differ_in_one_axis() {
-        let made_up = |chunk: &str, other: &str, ms: f64| {
-            MadeUp::new(&[(CHUNK_SIZE_FLAG, chunk), ("other", other)], &[ms, ms])
-        };
-        let mut cells = Vec::new();
-        let chunks = ["5", "15", "45", "135", "405"];
-        for (chunk, ms) in chunks.into_iter().zip([140.0, 110.0, 100.0, 110.0, 140.0]) {
-            cells.push(made_up(chunk, "on", ms));
-            cells.push(made_up(chunk, "off", 3.0 * ms));
+    fn a_curve_joins_five_cells_or_more_that_differ_in_one_axis() {
+        for (ms, optimum, is_inside) in [
+            ([140.0, 110.0, 100.0, 110.0, 140.0], 45.0, true),
+            ([140.0, 130.0, 120.0, 110.0, 100.0], 405.0, false),
+        ] {
+            let found = of(&ms);
+            assert_eq!(found.len(), 2, "one for each value of the other knob");
+            for response in found {
+                assert_eq!(response.axis, CHUNK_SIZE_FLAG);
+                assert_eq!(response.cells.len(), 5);
+                assert!((response.optimum - optimum).abs() < 1.0, "{response:?}");
+                assert_eq!(response.is_inside(), is_inside, "{response:?}");
+            }
         }
-        cells.push(made_up("always", "rare", 1.0));
-        let found = of(&cells);
-        assert_eq!(found.len(), 2, "one for each value of the other knob");
-        for response in found {
-            assert_eq!(response.axis, CHUNK_SIZE_FLAG);
-            assert_eq!(response.cells.len(), 5);
-            assert!((response.optimum - 45.0).abs() < 1.0, "{response:?}");
-            assert!(response.is_inside());
-        }
-    }
-
-    #[test]
-    fn a_curve_that_rises_to_an_end_is_not_inside() {
-        let chunks = ["5", "15", "45", "135", "405"];
-        let cells = chunks.into_iter().zip([140.0, 130.0, 120.0, 110.0, 100.0]);
-        let cells: Vec<MadeUp> = cells
-            .map(|(chunk, ms)| MadeUp::chunk(chunk, &[ms, ms]))
-            .collect();
-        let [curve] = &of(&cells)[..] else {
-            panic!("one curve")
-        };
-        assert!(!curve.is_inside(), "{curve:?}");
-    }
-
-    #[test]
-    fn four_values_have_no_curve() {
-        let cells = ["5", "15", "45", "135"].map(|chunk| MadeUp::chunk(chunk, &[1.0]));
-        assert_eq!(of(&cells), []);
+        assert_eq!(of(&[1.0; 4]), []);
     }
 }

@@ -9,14 +9,14 @@
 
 use super::{summary::Summary, work::Work};
 use crate::{plan::Cell, sweep::CHUNK_SIZE_FLAG};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Relative difference in jobs per block below which two cells count as having done the same
 /// work: generated blocks are the same, but threads race for what is batched together.
 const SAME_WORK: f64 = 0.02;
 
 /// Evidence about the knob of one cell.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Knob {
     /// Whether it acted; `None` when the engine gives no evidence, and when it does not vary.
     pub acted: Option<bool>,
@@ -26,60 +26,50 @@ pub struct Knob {
 
 /// Whether two cells did different work.
 fn differ(a: &Work, b: &Work) -> bool {
-    (a.jobs() - b.jobs()).abs() > SAME_WORK * a.jobs().max(b.jobs())
+    (a.count("jobs") - b.count("jobs")).abs() > SAME_WORK * a.count("jobs").max(b.count("jobs"))
 }
 
 /// Whether any batch was cut.
 fn cut(work: &Work) -> bool {
-    work.batches() > work.unsplit_batches()
+    work.count("batches") > work.count("unsplit_batches")
 }
 
-/// Judges the cells of one gas level; `works` is parallel to `cells`.
-pub(super) fn judge(cells: &[&Cell], works: &[Option<Work>]) -> Vec<Knob> {
-    cells
-        .iter()
-        .zip(works)
-        .map(|(cell, work)| one(cell, work.as_ref(), cells, works))
+/// Judges cells; `works` is parallel to `cells`.
+pub(super) fn judge(cells: &[Cell], works: &[Option<Work>]) -> Vec<Knob> {
+    let all = || cells.iter().zip(works);
+    all()
+        .map(|(cell, work)| one(cell, work.as_ref(), all()))
         .collect()
 }
 
-fn one(cell: &Cell, work: Option<&Work>, cells: &[&Cell], works: &[Option<Work>]) -> Knob {
+fn one<'a>(
+    cell: &Cell,
+    work: Option<&Work>,
+    mut all: impl Iterator<Item = (&'a Cell, &'a Option<Work>)>,
+) -> Knob {
+    let unknown = |evidence| Knob {
+        acted: None,
+        evidence,
+    };
     if chunk_size(cell).is_none() {
-        let swept = cells.iter().any(|other| chunk_size(other).is_some());
-        let evidence = if swept {
-            format!("none: {} has no chunk size", cell.engine)
-        } else {
-            "unknown: only the chunk size leaves evidence".to_owned()
-        };
-        return Knob {
-            acted: None,
-            evidence,
-        };
+        return unknown(match all.any(|(other, _)| chunk_size(other).is_some()) {
+            true => format!("none: {} has no chunk size", cell.engine),
+            false => "unknown: only the chunk size leaves evidence".to_owned(),
+        });
     }
     let Some(work) = work else {
-        let evidence = "unknown: the engine's log counts no jobs".to_owned();
-        return Knob {
-            acted: None,
-            evidence,
-        };
+        return unknown("unknown: the engine's log counts no jobs".to_owned());
     };
-    let others: Vec<&Work> = cells
-        .iter()
-        .zip(works)
-        .filter(|(other, _)| differ_in_chunk_size_alone(cell, other))
-        .filter_map(|(_, work)| work.as_ref())
-        .collect();
+    let others = all.filter(|(other, _)| differ_in_chunk_size_alone(cell, other));
+    let others = others.filter_map(|(_, work)| work.as_ref());
     // What does not vary cannot be without effect.
     let acted = others
-        .iter()
         .map(|other| differ(work, other))
         .reduce(|any, one| any || one);
-    let mut evidence = format!(
-        "jobs per block {:.1} ({:.1} batches, {:.1} of them uncut)",
-        work.jobs(),
-        work.batches(),
-        work.unsplit_batches()
-    );
+    let [jobs, batches, uncut] =
+        ["jobs", "batches", "unsplit_batches"].map(|name| work.count(name));
+    let mut evidence =
+        format!("jobs per block {jobs:.1} ({batches:.1} batches, {uncut:.1} of them uncut)");
     if acted == Some(false) || !cut(work) {
         evidence += "; ";
         evidence += &reason(work);
@@ -92,11 +82,11 @@ fn reason(work: &Work) -> String {
     if cut(work) {
         return "other chunk sizes gave as many jobs".to_owned();
     }
-    match work.targets().filter(|_| work.batches() > 0.0) {
+    match work.targets().filter(|_| work.count("batches") > 0.0) {
         Some(targets) => format!(
             "no batch was cut: one holds {:.0} targets on average, too few for the chunk size or \
              for the engine's gate",
-            targets / work.batches()
+            targets / work.count("batches")
         ),
         None => "no batch was cut".to_owned(),
     }
@@ -131,49 +121,42 @@ mod tests {
     use super::{super::work::tests::work, *};
     use crate::sweep::Gas;
 
-    fn check(jobs: &[Option<f64>], acted: &[Option<bool>]) {
-        let cell = |(index, _): (usize, _)| Cell {
-            id: format!("c{index}"),
+    fn cell(chunk: usize) -> Cell {
+        Cell {
+            id: format!("c{chunk}"),
             engine: "e".into(),
-            flags: vec![(CHUNK_SIZE_FLAG.into(), index.to_string())],
+            flags: vec![(CHUNK_SIZE_FLAG.into(), chunk.to_string())],
             gas: Gas(1),
             control_of: None,
-        };
-        let cells: Vec<Cell> = jobs.iter().enumerate().map(cell).collect();
-        let works: Vec<_> = jobs
-            .iter()
-            .map(|jobs| {
-                let counted = |jobs| [("jobs", jobs), ("batches", 9.0), ("unsplit_batches", 9.0)];
-                jobs.map(|jobs| work(&counted(jobs)))
-            })
-            .collect();
-        let knobs = judge(&cells.iter().collect::<Vec<_>>(), &works);
-        assert_eq!(
-            knobs.iter().map(|knob| knob.acted).collect::<Vec<_>>(),
-            acted,
-            "{jobs:?}"
-        );
+        }
     }
 
     #[test]
     fn equal_counts_are_inert() {
-        check(&[Some(40.0), Some(10.0), Some(10.0)], &[Some(true); 3]);
-        check(&[Some(10.0), Some(10.1)], &[Some(false); 2]);
-        check(&[Some(10.0)], &[None]);
-        check(&[None, Some(10.0)], &[None, None]);
+        for (jobs, expected) in [
+            (
+                &[Some(40.0), Some(10.0), Some(10.0)][..],
+                [Some(true); 3].as_slice(),
+            ),
+            (&[Some(10.0), Some(10.1)], &[Some(false); 2]),
+            (&[Some(10.0)], &[None]),
+            (&[None, Some(10.0)], &[None, None]),
+        ] {
+            let cells: Vec<Cell> = (0..jobs.len()).map(cell).collect();
+            let counted = |jobs| [("jobs", jobs), ("batches", 9.0), ("unsplit_batches", 9.0)];
+            let works = jobs
+                .iter()
+                .map(|jobs| jobs.map(|jobs| work(&counted(jobs))));
+            let knobs = judge(&cells, &works.collect::<Vec<_>>());
+            let acted: Vec<_> = knobs.iter().map(|knob| knob.acted).collect();
+            assert_eq!(acted, expected, "{jobs:?}");
+        }
     }
 
     #[test]
     fn evidence_begins_with_its_figure() {
         let work = work(&[("jobs", 41.23), ("batches", 9.0), ("unsplit_batches", 2.0)]);
-        let cell = Cell {
-            id: "a".into(),
-            engine: "e".into(),
-            flags: vec![(CHUNK_SIZE_FLAG.into(), "5".into())],
-            gas: Gas(1),
-            control_of: None,
-        };
-        let knob = one(&cell, Some(&work), &[], &[]);
+        let knob = one(&cell(5), Some(&work), [].into_iter());
         assert_eq!(knob.acted, None, "it is the only one");
         assert_eq!(
             knob.evidence,

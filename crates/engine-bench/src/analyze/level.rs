@@ -12,11 +12,11 @@ use super::{
     verdict::{Comparison, about},
 };
 use crate::plan::{Cell, Load};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeSet;
 
 /// What is best at a gas level.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Level {
     /// The level.
     #[serde(flatten)]
@@ -25,7 +25,7 @@ pub struct Level {
     /// highest. Null when nothing was measured.
     pub reference: Option<String>,
     /// Id of the cell that `--baseline` names here and that gave no number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_baseline: Option<String>,
     /// Ids of the measured cells that none is shown to beat, the highest first: all of them where the
     /// rounds decide nothing, as one round does.
@@ -45,12 +45,12 @@ pub struct Level {
     /// Ids of cells that vary more than the others do and are judged by their own noise.
     pub unsteady: Vec<String>,
     /// Curves over its numeric axes; of axes with at least five values.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub curves: Vec<Response>,
 }
 
 /// The first or last value of a numeric axis.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Edge {
     /// The axis.
     pub axis: String,
@@ -61,7 +61,7 @@ pub struct Edge {
 }
 
 /// An end of the values that were tried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum End {
     /// The smallest.
@@ -71,11 +71,6 @@ pub enum End {
 }
 
 impl Level {
-    /// Whether the best set singles anything out.
-    pub fn separates(&self) -> bool {
-        !self.beaten.is_empty()
-    }
-
     pub(super) fn of(
         outcome: &Outcome,
         group: &Group<'_>,
@@ -142,25 +137,21 @@ fn edge(axis: &str, cells: &[&Cell], best: &[String], curves: &[Response]) -> Op
     let value = |cell: &Cell| cell.flag(axis)?.parse::<f64>().ok();
     let values: Option<Vec<f64>> = cells.iter().map(|cell| value(cell)).collect();
     let values = values?;
-    let smallest = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let largest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let best_at = |end: f64| -> Vec<&Cell> {
-        let at_end = cells.iter().filter(|cell| value(cell) == Some(end));
-        at_end
-            .filter(|cell| best.contains(&cell.id))
-            .copied()
-            .collect()
+    let best_at = |end: Option<f64>| -> Vec<&Cell> {
+        let at_end = cells.iter().filter(|cell| value(cell) == end);
+        let best = at_end.filter(|cell| best.contains(&cell.id));
+        best.copied().collect()
     };
-    let (reached, end) = match (&best_at(smallest)[..], &best_at(largest)[..]) {
-        (reached, []) => (reached.to_vec(), End::Smallest),
-        ([], reached) => (reached.to_vec(), End::Largest),
+    let smallest = best_at(values.iter().copied().reduce(f64::min));
+    let largest = best_at(values.iter().copied().reduce(f64::max));
+    let (reached, end) = match (smallest.is_empty(), largest.is_empty()) {
+        (_, true) => (smallest, End::Smallest),
+        (true, _) => (largest, End::Largest),
         _ => return None,
     };
     let is_inside = |cell: &&Cell| {
-        let mut through = curves
-            .iter()
-            .filter(|curve| curve.axis == axis && curve.has(&cell.id));
-        through.any(Response::is_inside)
+        let through = |curve: &&Response| curve.axis == axis && curve.has(&cell.id);
+        curves.iter().filter(through).any(Response::is_inside)
     };
     let open = reached.into_iter().find(|cell| !is_inside(cell))?;
     Some(Edge {
@@ -172,72 +163,34 @@ fn edge(axis: &str, cells: &[&Cell], best: &[String], curves: &[Response]) -> Op
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::analyze::{
-        compare::compare,
-        made_up::{MadeUp, sweep},
-        summarize,
-    };
-
-    /// A level whose cells take so many milliseconds by chunk size, give or take half a percent.
-    fn level(cells: &[(&str, f64)]) -> Level {
-        let ticks = [0.005, -0.005, 0.002, -0.002];
-        let around = |(index, (chunk, ms)): (usize, &(&str, f64))| {
-            let rounds = (0..4).map(|round| ms * (1.0 + ticks[(round + index) % 4]));
-            MadeUp::chunk(chunk, &rounds.collect::<Vec<_>>())
-        };
-        let cells: Vec<MadeUp> = cells.iter().enumerate().map(around).collect();
-        let outcome = sweep(&cells);
-        compare(&outcome, &summarize(&outcome)).levels.remove(0)
-    }
+    use crate::analyze::made_up::{MadeUp, around, compared};
 
     #[test]
     fn an_edge_is_one_end_of_an_axis_among_the_best() {
-        let edge = |value: &str, end| (value.to_owned(), end);
+        // Milliseconds by chunk size, how many are best, edges, curves.
         for (ms, best, edges, curves) in [
             // Too few values for a curve, the highest of them as good as each other.
-            (
-                vec![130.0, 110.0, 100.0, 100.0],
-                2,
-                vec![edge("120", End::Largest)],
-                0,
-            ),
-            (
-                vec![100.0, 110.0, 120.0, 130.0, 140.0],
-                1,
-                vec![edge("5", End::Smallest)],
-                1,
-            ),
+            (vec![130.0, 110.0, 100.0, 100.0], 2, "120 Largest", 0),
+            (vec![100.0, 110.0, 120.0, 130.0, 140.0], 1, "5 Smallest", 1),
             // Highest inside, which a curve says: no edge says otherwise.
-            (vec![140.0, 110.0, 100.0, 110.0, 140.0], 1, vec![], 1),
-            (vec![130.0, 110.0, 100.0, 100.0, 100.0], 3, vec![], 1),
+            (vec![140.0, 110.0, 100.0, 110.0, 140.0], 1, "", 1),
+            (vec![130.0, 110.0, 100.0, 100.0, 100.0], 3, "", 1),
             // Both ends are among the best.
-            (vec![100.0, 130.0, 130.0, 130.0, 100.0], 2, vec![], 1),
+            (vec![100.0, 130.0, 130.0, 130.0, 100.0], 2, "", 1),
             // Nothing is beaten.
-            (vec![100.0; 5], 5, vec![], 1),
+            (vec![100.0; 5], 5, "", 1),
             // A curve that is highest inside, where the cells are not, is no curve of theirs.
-            (
-                vec![200.0, 120.0, 115.0, 130.0, 100.0],
-                1,
-                vec![edge("240", End::Largest)],
-                0,
-            ),
+            (vec![200.0, 120.0, 115.0, 130.0, 100.0], 1, "240 Largest", 0),
         ] {
-            let chunks = ["5", "15", "60", "120", "240"];
-            let cells: Vec<(&str, f64)> = chunks.into_iter().zip(ms.iter().copied()).collect();
-            let found = level(&cells);
-            let ends: Vec<_> = found
-                .edges
-                .iter()
-                .map(|edge| (edge.value.clone(), edge.end))
-                .collect();
-            assert_eq!(
-                (found.best.len(), ends),
-                (best, edges),
-                "{ms:?} {:?}",
-                found.curves
-            );
-            assert_eq!(found.curves.len(), curves, "{ms:?}");
+            let cells = ["5", "15", "60", "120", "240"].into_iter().zip(&ms);
+            let cells = cells.enumerate();
+            let cells = cells.map(|(at, (chunk, ms))| MadeUp::chunk(chunk, &around(*ms, at)));
+            let found = compared(&cells.collect::<Vec<_>>()).levels.remove(0);
+            let ends = found.edges.iter();
+            let ends = ends.map(|edge| format!("{} {:?}", edge.value, edge.end));
+            let ends = ends.collect::<Vec<_>>().join(", ");
+            let said = (found.best.len(), ends.as_str(), found.curves.len());
+            assert_eq!(said, (best, edges, curves), "{ms:?} {:?}", found.curves);
         }
     }
 }

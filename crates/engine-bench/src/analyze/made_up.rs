@@ -1,6 +1,6 @@
 //! Sweeps of made-up passes, for tests: everything but cells and passes is the small results folder's.
 
-use super::{Outcome, read_outcome};
+use super::{Comparisons, Outcome, compare, read_outcome, summarize};
 use crate::{
     plan::Cell,
     record::{Sample, sample::tests::sample},
@@ -13,7 +13,7 @@ const PAYLOADS: u64 = 4;
 
 /// A cell and what its passes took.
 #[derive(Clone)]
-pub(super) struct MadeUp {
+pub(crate) struct MadeUp {
     flags: Vec<(String, String)>,
     gas: Gas,
     /// Milliseconds of the passes, from round 1 on.
@@ -23,7 +23,7 @@ pub(super) struct MadeUp {
 
 impl MadeUp {
     /// A cell of 10M gas with these flags.
-    pub(super) fn new(flags: &[(&str, &str)], ms: &[f64]) -> Self {
+    pub(crate) fn new(flags: &[(&str, &str)], ms: &[f64]) -> Self {
         let owned = |(flag, value): &(&str, &str)| ((*flag).to_owned(), (*value).to_owned());
         Self {
             flags: flags.iter().map(owned).collect(),
@@ -34,8 +34,15 @@ impl MadeUp {
     }
 
     /// A cell of 10M gas with a chunk size.
-    pub(super) fn chunk(value: &str, ms: &[f64]) -> Self {
+    pub(crate) fn chunk(value: &str, ms: &[f64]) -> Self {
         Self::new(&[(CHUNK_SIZE_FLAG, value)], ms)
+    }
+
+    /// The same with passes of these throughputs.
+    pub(crate) fn ggas(self, ggas: &[f64]) -> Self {
+        let whole = (PAYLOADS * self.gas.0) as f64 / 1e6;
+        let ms = ggas.iter().map(|ggas| whole / ggas).collect();
+        Self { ms, ..self }
     }
 
     pub(super) fn gas(self, gas: u64) -> Self {
@@ -68,12 +75,33 @@ impl MadeUp {
     }
 }
 
-/// A sweep of these cells, in a fixed number of rounds and without A/A controls.
-pub(super) fn sweep(cells: &[MadeUp]) -> Outcome {
+/// The small results folder beside the tests.
+pub(crate) fn results() -> Outcome {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/results");
-    let mut outcome = read_outcome(&dir).unwrap();
+    read_outcome(&dir).unwrap()
+}
+
+/// Milliseconds of four rounds that vary by half a percent.
+pub(super) fn around(ms: f64, phase: usize) -> Vec<f64> {
+    let ticks = [0.005, -0.005, 0.002, -0.002];
+    let tick = |round| ticks[(round + phase) % 4];
+    (0..4).map(|round| ms * (1.0 + tick(round))).collect()
+}
+
+/// What is said of a sweep of these cells.
+pub(super) fn compared(cells: &[MadeUp]) -> Comparisons {
+    let outcome = sweep(cells);
+    compare(&outcome, &summarize(&outcome))
+}
+
+/// A sweep of these cells, in a fixed number of rounds and without A/A controls.
+pub(crate) fn sweep(cells: &[MadeUp]) -> Outcome {
+    let mut outcome = results();
     let like = outcome.plan.cells[0].clone();
     outcome.passes.clear();
+    outcome.failures.clear();
+    let levels = &mut outcome.plan.settings.levels;
+    levels.retain(|level| cells.iter().any(|cell| cell.gas == level.gas));
     outcome.plan.cells.clear();
     outcome.plan.controls.clear();
     outcome.plan.settings.axes.clear();

@@ -3,9 +3,8 @@
 //! Invariant: a floor is measured or unknown, never assumed.
 
 use super::{
-    compare::{ERROR, layout_of},
+    compare::{ERROR, layout_of, rules},
     outcome::Outcome,
-    summary::rounds_of,
     verdict::Ratio,
 };
 use crate::{
@@ -16,11 +15,11 @@ use bench_stats::{
     Layout, Rules, compare_all,
     components::{Components, block_variance},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::fmt;
 
 /// How much identical cells differ.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NoiseFloor {
     /// Relative difference; null when unknown.
     pub relative: Option<f64>,
@@ -33,7 +32,7 @@ pub struct NoiseFloor {
 }
 
 /// Where a noise floor comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NoiseSource {
     /// A/A controls differ from their originals by it.
@@ -45,7 +44,7 @@ pub enum NoiseSource {
 }
 
 /// An A/A control beside its original.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Control {
     /// Id of the A/A control.
     pub id: String,
@@ -58,7 +57,7 @@ pub struct Control {
 }
 
 /// Noise of the visits of a gas level, as relative standard deviations.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LevelNoise {
     /// The level.
     #[serde(flatten)]
@@ -84,16 +83,12 @@ impl fmt::Display for NoiseSource {
 impl NoiseFloor {
     pub(super) fn of(outcome: &Outcome) -> Self {
         let layouts = outcome.plan.loads().into_iter().map(|load| {
-            let of_load = |cell: &&Cell| load.is_of(cell);
-            let cells = outcome.plan.cells.iter().filter(of_load);
-            let cells: Vec<&str> = cells.map(|cell| cell.id.as_str()).collect();
-            let controls = outcome.plan.controls.iter().filter(of_load);
-            let pairs = (cells.len()..)
-                .zip(controls)
-                .filter_map(|(index, control)| {
-                    let original = control.control_of.as_deref()?;
-                    Some((index, cells.iter().position(|id| *id == original)?))
-                });
+            let cells: Vec<&Cell> = outcome.visited(&load).collect();
+            let place = |id: &String| cells.iter().position(|cell| cell.id == *id);
+            let pairs = cells.iter().enumerate().filter_map(|(index, cell)| {
+                let original = place(cell.control_of.as_ref()?)?;
+                Some((index, original))
+            });
             (layout_of(outcome, &load), pairs.collect::<Vec<_>>())
         });
         let layouts: Vec<_> = layouts.collect();
@@ -119,11 +114,10 @@ impl NoiseFloor {
 
 fn control(outcome: &Outcome, control: &Cell) -> Option<Control> {
     let of = control.control_of.clone()?;
-    let layout = Layout::new([&control.id, &of].map(|id| rounds_of(outcome, id)));
+    let layout = Layout::new([&control.id, &of].map(|id| outcome.throughputs(id)));
     let rules = Rules {
         error: ERROR,
-        noise: None,
-        relevant: outcome.plan.settings.min_effect,
+        ..rules(outcome, None)
     };
     let pair = *compare_all(&layout, 2, &rules).pairs.first()?;
     Some(Control {
@@ -138,22 +132,14 @@ fn of_level(outcome: &Outcome, load: Load) -> Option<LevelNoise> {
     let layout = layout_of(outcome, &load);
     let all: Vec<usize> = (0..layout.cells()).collect();
     let spread = layout.spread(&all)?;
-    let cells = outcome.plan.cells.iter().filter(|cell| load.is_of(cell));
-    let passes = cells.map(|cell| {
-        let rounds = outcome.passes.get(&cell.id).into_iter().flatten();
-        rounds
-            .map(|(_, pass)| pass.as_slice())
-            .collect::<Vec<&[Sample]>>()
-    });
     let (mut variances, mut blocks) = (Vec::new(), 0);
-    for passes in passes {
-        blocks = blocks.max(passes.first().map_or(0, |pass| pass.len()));
-        let logs = |pass: &&[Sample]| -> Vec<f64> {
-            pass.iter()
-                .map(|sample| (sample.total_ns() as f64).ln())
-                .collect()
-        };
-        variances.extend(block_variance(&passes.iter().map(logs).collect::<Vec<_>>()));
+    for cell in outcome.cells(&load) {
+        let log = |sample: &Sample| (sample.total_ns() as f64).ln();
+        let logs = outcome.rounds(&cell.id);
+        let logs = logs.map(|(_, pass)| pass.iter().map(log).collect());
+        let logs: Vec<Vec<f64>> = logs.collect();
+        blocks = blocks.max(logs.first().map_or(0, Vec::len));
+        variances.extend(block_variance(&logs));
     }
     if variances.is_empty() {
         return None;

@@ -4,10 +4,12 @@
 //! there.
 
 use crate::{
+    plan::{Cell, Load},
     profile::{self, CellProfile},
     record::{History, PassMetrics, RecordError, Sample, measured_dir, sample},
     trace::{self, CellTraces},
 };
+use bench_stats::Throughput;
 use std::{
     collections::{BTreeMap, HashMap},
     ops::{Deref, DerefMut},
@@ -41,6 +43,47 @@ impl DerefMut for Outcome {
     fn deref_mut(&mut self) -> &mut History {
         &mut self.history
     }
+}
+
+impl Outcome {
+    /// Cells of a load, in the order of the plan.
+    pub(crate) fn cells<'a>(&'a self, load: &Load) -> impl Iterator<Item = &'a Cell> + Clone {
+        let cells = self.plan.cells.iter();
+        cells.filter(|cell| load.is_of(cell))
+    }
+
+    /// The same, then the A/A controls of the load.
+    pub(crate) fn visited<'a>(&'a self, load: &Load) -> impl Iterator<Item = &'a Cell> + Clone {
+        let controls = self.plan.controls.iter();
+        self.cells(load)
+            .chain(controls.filter(|cell| load.is_of(cell)))
+    }
+
+    /// Rounds of a cell, or of an A/A control, that gave numbers.
+    pub(crate) fn rounds<'a>(
+        &'a self,
+        id: &str,
+    ) -> impl Iterator<Item = (u64, &'a [Sample])> + use<'a> {
+        let rounds = self.passes.get(id).into_iter().flatten();
+        rounds.map(|(round, pass)| (*round, pass.as_slice()))
+    }
+
+    /// Execution throughput of each of those rounds.
+    pub(super) fn throughputs<'a>(
+        &'a self,
+        id: &str,
+    ) -> impl Iterator<Item = (u64, Throughput)> + use<'a> {
+        self.rounds(id)
+            .map(|(round, pass)| (round, throughput(pass)))
+    }
+}
+
+/// Execution throughput of a pass.
+pub(crate) fn throughput(pass: &[Sample]) -> Throughput {
+    let payloads = pass.iter();
+    payloads
+        .map(|sample| Throughput::new(sample.gas_used, sample.total_ns()))
+        .sum()
 }
 
 /// Reads a results folder.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the same figures as the report would give at that moment.
 
-use super::{Summary, read_outcome, summarize};
+use super::{Ratio, Summary, read_outcome, summarize};
 use crate::record::{RecordError, Running};
 use std::path::Path;
 
@@ -11,16 +11,16 @@ use std::path::Path;
 /// # Errors
 /// When the results folder cannot be read.
 pub fn running(dir: &Path) -> Result<Vec<Running>, RecordError> {
-    let of = |summary: &Summary| {
-        let estimate = summary.execution?;
+    let of = |summary: Summary| {
+        let Ratio { value, low, high } = summary.execution_ggas_per_second?.ratio;
         Some(Running {
-            cell: summary.cell.id.clone(),
+            cell: summary.id,
             visits: summary.visits,
-            ggas_per_second: estimate.value,
-            low: estimate.interval.map(|(low, _)| low),
-            high: estimate.interval.map(|(_, high)| high),
+            ggas_per_second: value,
+            low,
+            high,
         })
     };
     let summaries = summarize(&read_outcome(dir)?);
-    Ok(summaries.iter().filter_map(of).collect())
+    Ok(summaries.into_iter().filter_map(of).collect())
 }

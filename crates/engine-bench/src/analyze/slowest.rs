@@ -1,12 +1,12 @@
 //! Which blocks are worth a trace, and which payload alone makes a pass long.
 
-use super::outcome::Outcome;
+use super::outcome::{Outcome, throughput};
 use crate::{
     plan::{Cell, Load},
     record::Sample,
     trace::{Chosen, Wanted},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// A payload that takes more than this part of its pass stalls it.
@@ -16,7 +16,7 @@ const STALLS: f64 = 0.2;
 const SHARES: f64 = 2.0;
 
 /// The payload of a gas level that took the largest part of its measured pass, where that is a stall.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Stall {
     /// The level.
     #[serde(flatten)]
@@ -46,18 +46,16 @@ pub fn stalls(outcome: &Outcome) -> Vec<Stall> {
 }
 
 fn stall(outcome: &Outcome, load: &Load) -> Option<Stall> {
-    let cells = outcome.plan.cells.iter().chain(&outcome.plan.controls);
-    let passes = cells.filter(|cell| load.is_of(cell)).flat_map(|cell| {
-        let rounds = outcome.passes.get(&cell.id).into_iter().flatten();
-        rounds.map(move |(round, pass)| (cell, *round, pass.as_slice()))
+    let passes = outcome.visited(load).flat_map(|cell| {
+        let rounds = outcome.rounds(&cell.id);
+        rounds.map(move |(round, pass)| (cell, round, pass))
     });
     let passes: Vec<(&Cell, u64, &[Sample])> = passes.collect();
     let stalled = passes.iter().filter_map(|(cell, round, pass)| {
-        let all_ns: u64 = pass.iter().map(Sample::total_ns).sum();
         let (payload, slowest) = (1..)
             .zip(*pass)
             .max_by_key(|(_, sample)| sample.total_ns())?;
-        let part = slowest.total_ns() as f64 / all_ns as f64;
+        let part = slowest.total_ns() as f64 / throughput(pass).time_ns as f64;
         (part > STALLS.max(SHARES / pass.len() as f64)).then(|| Stall {
             load: load.clone(),
             cell: cell.id.clone(),
@@ -79,11 +77,10 @@ fn stall(outcome: &Outcome, load: &Load) -> Option<Stall> {
     })
 }
 
-/// The wanted blocks of each measured cell, by cell id; A/A controls are left out.
+/// The wanted blocks of each measured cell, by cell id.
 pub fn choose(outcome: &Outcome, wanted: Wanted) -> BTreeMap<String, Chosen> {
     let cells = outcome.plan.cells.iter();
-    let originals = cells.filter(|cell| cell.control_of.is_none());
-    originals
+    cells
         .filter_map(|cell| {
             let passes = outcome.passes.get(&cell.id)?;
             let chosen = of_samples(passes.values().flatten(), wanted);
@@ -100,27 +97,18 @@ fn of_samples<'a>(samples: impl Iterator<Item = &'a Sample>, wanted: Wanted) -> 
         *sum += sample.total_ns();
         *count += 1;
     }
-    let mean = |(sum, count): (u64, u64)| sum as f64 / 1e6 / count as f64;
-    let measured_ms: BTreeMap<u64, f64> = sums
-        .into_iter()
-        .map(|(block, sums)| (block, mean(sums)))
-        .collect();
-    let mut slowest: Vec<(u64, f64)> = measured_ms
-        .iter()
-        .map(|(block, ms)| (*block, *ms))
-        .collect();
+    let mean = |(block, (sum, count)): (u64, (u64, u64))| (block, sum as f64 / 1e6 / count as f64);
+    let mut slowest: Vec<(u64, f64)> = sums.into_iter().map(mean).collect();
+    let measured_ms = slowest.iter().copied().collect();
     slowest.sort_by(|(_, a), (_, b)| b.total_cmp(a));
     let count = match wanted {
         Wanted::None => 0,
         Wanted::Worst(count) => count,
         Wanted::All => slowest.len(),
     };
+    let blocks = slowest.into_iter().take(count);
     Chosen {
-        blocks: slowest
-            .into_iter()
-            .take(count)
-            .map(|(block, _)| block)
-            .collect(),
+        blocks: blocks.map(|(block, _)| block).collect(),
         measured_ms,
     }
 }
@@ -128,12 +116,11 @@ fn of_samples<'a>(samples: impl Iterator<Item = &'a Sample>, wanted: Wanted) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::sample::tests::sample;
+    use crate::{analyze::made_up::results, record::sample::tests::sample};
 
     /// The stall of a level whose passes take these times.
     fn stall_of(passes: &[&[u64]]) -> Option<Stall> {
-        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/results");
-        let mut outcome = crate::analyze::read_outcome(&dir).unwrap();
+        let mut outcome = results();
         outcome.passes.clear();
         let cell = outcome.plan.cells[0].clone();
         let pass = |times: &&[u64]| -> Vec<Sample> {

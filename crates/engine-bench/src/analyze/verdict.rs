@@ -3,12 +3,12 @@
 //! Invariant: the rule is [`bench_stats::judge`]'s and nothing here bends it. A verdict has one word, which
 //! people and programs get alike.
 
-use bench_stats::{Estimate, Judgement, Undecided};
-use serde::{Deserialize, Serialize};
+use bench_stats::{Estimate, Judgement, Relevance, Undecided};
+use serde::Serialize;
 use std::fmt;
 
 /// What a comparison says of its first cell, or why it says nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Verdict {
     /// Its throughput is higher: the whole interval is beyond the noise floor.
     #[serde(rename = "faster")]
@@ -30,22 +30,10 @@ pub enum Verdict {
     OtherPayloads,
 }
 
-/// Whether a difference matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Relevance {
-    /// The whole interval is beyond what matters.
-    Relevant,
-    /// The whole interval is within it: the cells are as good as equal.
-    Irrelevant,
-    /// The interval reaches across it.
-    Open,
-}
-
-/// A ratio of throughputs with its interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+/// A throughput, or that of one cell over that of another, with its interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Ratio {
-    /// Throughput of the first cell over that of the second.
+    /// The ratio of sums.
     pub value: f64,
     /// Lower end; null with one round.
     pub low: Option<f64>,
@@ -54,7 +42,7 @@ pub struct Ratio {
 }
 
 /// Two ends.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Interval {
     /// Lower end.
     pub low: f64,
@@ -63,7 +51,7 @@ pub struct Interval {
 }
 
 /// A cell beside another of its level.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// Id of the first cell.
     pub a: String,
@@ -75,8 +63,9 @@ pub struct Comparison {
     pub rounds: u64,
     /// What is said of `a`.
     pub verdict: Verdict,
-    /// Whether the difference matters; null without a verdict.
-    pub relevance: Option<Relevance>,
+    /// Whether the difference matters: `relevant`, where the whole interval is beyond what does, `irrelevant`,
+    /// where it is within, or `open`; null without a verdict.
+    pub relevance: Option<&'static str>,
     /// Whether the two differ in the chunk size alone and the engine counted the same work in both. It may
     /// explain why they do not differ, and takes nothing from a verdict.
     pub same_work: bool,
@@ -122,19 +111,12 @@ impl fmt::Display for Verdict {
     }
 }
 
-impl From<bench_stats::Relevance> for Relevance {
-    fn from(found: bench_stats::Relevance) -> Self {
-        match found {
-            bench_stats::Relevance::Relevant => Self::Relevant,
-            bench_stats::Relevance::Irrelevant => Self::Irrelevant,
-            bench_stats::Relevance::Open => Self::Open,
-        }
-    }
-}
-
-impl fmt::Display for Relevance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
+/// How a difference compares with what matters, in a word.
+pub(super) fn relevance(found: Relevance) -> &'static str {
+    match found {
+        Relevance::Relevant => "relevant",
+        Relevance::Irrelevant => "irrelevant",
+        Relevance::Open => "open",
     }
 }
 
@@ -242,11 +224,11 @@ mod tests {
         Comparison {
             a: "x".into(),
             b: "y".into(),
-            ratio: Estimate {
+            ratio: Ratio {
                 value,
-                interval: Some((low, high)),
-            }
-            .into(),
+                low: Some(low),
+                high: Some(high),
+            },
             rounds: 3,
             verdict,
             relevance: None,
@@ -261,10 +243,8 @@ mod tests {
         let turned = found.clone().turned();
         assert_eq!((turned.a.as_str(), turned.b.as_str()), ("y", "x"));
         assert_eq!(turned.verdict, Verdict::Faster);
-        assert_eq!(
-            (turned.ratio.value, turned.ratio.ends()),
-            (2.0, Some((1.25, 4.0)))
-        );
+        assert_eq!(turned.ratio.value, 2.0);
+        assert_eq!(turned.ratio.ends(), Some((1.25, 4.0)));
         assert_eq!(turned.bootstrap, Some((2.0, 4.0).into()));
         assert_eq!(turned.turned(), found);
     }

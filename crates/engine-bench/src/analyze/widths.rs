@@ -2,13 +2,13 @@
 //!
 //! Invariant: the same intervals as the report would have given at that moment.
 
-use super::{compare::error, outcome::Outcome, summary::rounds_of};
+use super::{compare::rules, outcome::Outcome};
 use crate::plan::{Cell, Load};
-use bench_stats::{Layout, Rules, compare_all};
-use serde::{Deserialize, Serialize};
+use bench_stats::{Layout, compare_all};
+use serde::Serialize;
 
 /// The intervals of a gas level, round by round.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Widths {
     /// The level.
     #[serde(flatten)]
@@ -18,7 +18,7 @@ pub struct Widths {
 }
 
 /// The intervals of a gas level after a round.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Width {
     /// The round.
     pub round: u64,
@@ -29,42 +29,26 @@ pub struct Width {
 /// The widths of every level that has an interval.
 pub fn widths(outcome: &Outcome) -> Vec<Widths> {
     let of_level = |load: Load| {
-        let of_load = |cell: &&Cell| load.is_of(cell);
-        let cells = outcome.plan.cells.iter().filter(of_load);
-        let controls = outcome.plan.controls.iter().filter(of_load);
-        let compared = cells.clone().count();
-        let cells: Vec<&Cell> = cells.chain(controls).collect();
-        let rounds = cells
-            .iter()
-            .filter_map(|cell| outcome.passes.get(&cell.id)?.keys().max());
-        let last = rounds.max().copied().unwrap_or(0);
+        let compared = outcome.cells(&load).count();
+        let cells: Vec<&Cell> = outcome.visited(&load).collect();
+        let made = cells.iter().flat_map(|cell| outcome.rounds(&cell.id));
+        let last = made.map(|(round, _)| round).max().unwrap_or(0);
         let rounds = (2..=last).filter_map(|round| after(outcome, &cells, compared, round));
         let rounds: Vec<Width> = rounds.collect();
         (!rounds.is_empty()).then_some(Widths { load, rounds })
     };
-    outcome
-        .plan
-        .loads()
-        .into_iter()
-        .filter_map(of_level)
-        .collect()
+    let loads = outcome.plan.loads();
+    loads.into_iter().filter_map(of_level).collect()
 }
 
 /// The widest interval between the first `compared` cells after a round, as far as they were visited in it.
 fn after(outcome: &Outcome, cells: &[&Cell], compared: usize, round: u64) -> Option<Width> {
     let until = |cell: &&Cell| {
-        let rounds = rounds_of(outcome, &cell.id).into_iter();
-        rounds
-            .filter(move |(made, _)| *made <= round)
-            .collect::<Vec<_>>()
+        let rounds = outcome.throughputs(&cell.id);
+        rounds.filter(move |(made, _)| *made <= round)
     };
     let layout = Layout::new(cells.iter().map(until));
-    let rules = Rules {
-        error: error(&outcome.plan),
-        noise: None,
-        relevant: outcome.plan.settings.min_effect,
-    };
-    let found = compare_all(&layout, compared, &rules);
+    let found = compare_all(&layout, compared, &rules(outcome, None));
     let visited = |cell: usize| layout.rounds(cell).contains_key(&round);
     let pairs = found
         .pairs
@@ -82,15 +66,13 @@ fn after(outcome: &Outcome, cells: &[&Cell], compared: usize, round: u64) -> Opt
 mod tests {
     use super::*;
     use crate::{
-        analyze::{compare, read_outcome, summarize},
+        analyze::{compare, made_up::results, summarize},
         record::sample::tests::sample,
     };
-    use std::path::Path;
 
     #[test]
     fn intervals_narrow_and_end_as_the_report_gives_them() {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/results");
-        let mut outcome = read_outcome(&dir).unwrap();
+        let mut outcome = results();
         outcome.passes.clear();
         let load = outcome.plan.loads()[0].clone();
         let cells = outcome.plan.cells.clone();

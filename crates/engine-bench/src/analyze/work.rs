@@ -6,11 +6,11 @@ use crate::record::{
     Sample,
     column::{Aggregate, Column},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Means per block over all measured passes of a cell, rounded to hundredths, by name of the column.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Work(BTreeMap<String, f64>);
 
@@ -36,19 +36,9 @@ impl Work {
         self.0.get(column).copied()
     }
 
-    /// Jobs that batches of proof targets were cut into.
-    pub(super) fn jobs(&self) -> f64 {
-        self.mean("jobs").unwrap_or(0.0)
-    }
-
-    /// Batches of proof targets.
-    pub(super) fn batches(&self) -> f64 {
-        self.mean("batches").unwrap_or(0.0)
-    }
-
-    /// Batches that were not cut.
-    pub(super) fn unsplit_batches(&self) -> f64 {
-        self.mean("unsplit_batches").unwrap_or(0.0)
+    /// The mean of a column, or nothing where it is not known.
+    pub(super) fn count(&self, column: &str) -> f64 {
+        self.mean(column).unwrap_or(0.0)
     }
 
     /// Accounts and slots fetched.

@@ -4,21 +4,18 @@
 //! says why it has none.
 
 use super::{
-    grid::{Grid, NOTHING, UNCHECKED_MARK},
-    model::{CellReport, Report},
-    names::Names,
+    grid::{Columns, Grid, NOTHING, UNCHECKED_MARK, or_nothing},
+    model::Report,
+    names::{Names, listed},
 };
 use crate::{
-    analyze::{Comparison, Level, Ratio, Verdict, rounded},
+    analyze::{Comparison, Level, Ratio, Summary, Verdict, rounded},
     figures::{self, Place},
     guard::VIRTUAL_MACHINE,
     sweep::{BaseSource, CHUNK_POLICY_FLAG, EngineSpec, PayloadSource},
 };
 use jiff::Timestamp;
 use std::collections::BTreeSet;
-
-/// Most cells that a line names.
-const MOST_NAMED: usize = 8;
 
 /// Gas levels that fit beside each other into a terminal.
 const LEVELS_BESIDE: usize = 2;
@@ -29,35 +26,32 @@ const SUM_DIGITS: usize = 8;
 /// What came out of every gas level, a line each.
 pub(super) fn lines(report: &Report) -> Vec<String> {
     let names = Names::of(report);
-    let line = |level: &Level| format!("{}: {}", level.load, answer(report, &names, level));
+    let line = |level: &Level| format!("{}: {}", level.load, answer(&names, level));
     report.levels.iter().map(line).collect()
 }
 
-fn answer(report: &Report, names: &Names, level: &Level) -> String {
-    let cells = report.cells.iter().filter(|cell| level.is_of(cell));
-    let (measured, without): (Vec<&CellReport>, Vec<&CellReport>) =
+fn answer(names: &Names<'_>, level: &Level) -> String {
+    let cells = names.report.cells_of(level);
+    let (measured, without): (Vec<&Summary>, Vec<&Summary>) =
         cells.partition(|cell| cell.execution_ggas_per_second.is_some());
     let mut parts = match measured.as_slice() {
         [] => vec!["nothing was measured".to_owned()],
         [cell] => vec![format!("{} Ggas/s", throughput(cell))],
-        _ if level.versus.iter().any(|pair| pair.verdict.is_decided()) => {
-            verdicts(report, names, level)
-        }
-        _ => vec![undecided(report, names, level, &measured)],
+        _ if level.versus.iter().any(|pair| pair.verdict.is_decided()) => verdicts(names, level),
+        _ => vec![undecided(names, level, &measured)],
     };
-    for (word, failed) in [("failed", true), ("not measured", false)] {
-        let cells = without.iter();
-        let cells = cells.filter(|cell| (cell.failed_visits > 0) == failed);
-        let labels: Vec<String> = cells.map(|cell| names.label(cell)).collect();
-        if !labels.is_empty() {
-            parts.push(format!("{} {word}", listed(&labels)));
+    let (failed, never): (Vec<_>, Vec<_>) = without.iter().partition(|cell| cell.failed_visits > 0);
+    for (cells, word) in [(failed, "failed"), (never, "not measured")] {
+        if !cells.is_empty() {
+            let labels = listed(cells.into_iter().map(|cell| names.label(cell)));
+            parts.push(format!("{labels} {word}"));
         }
     }
     parts.join("; ")
 }
 
 /// Why there is no verdict, and what is highest all the same.
-fn undecided(report: &Report, names: &Names, level: &Level, measured: &[&CellReport]) -> String {
+fn undecided(names: &Names<'_>, level: &Level, measured: &[&Summary]) -> String {
     let rounds = measured.iter().map(|cell| cell.visits).max().unwrap_or(0);
     let verdict = level.versus.first().map(|pair| pair.verdict);
     let why = match (rounds, verdict) {
@@ -65,117 +59,91 @@ fn undecided(report: &Report, names: &Names, level: &Level, measured: &[&CellRep
         (_, Some(Verdict::NoNoiseFloor)) => "noise floor unknown: no verdicts".to_owned(),
         _ => format!("too few common rounds ({rounds}): no verdicts"),
     };
-    let highest = level.best.first().and_then(|id| report.cell(id));
-    let highest = highest.map_or(String::new(), |cell| {
-        format!(
-            "; {} highest, {} Ggas/s",
-            names.label(cell),
-            throughput(cell)
-        )
-    });
-    why + &highest
+    let highest = level.best.first().and_then(|id| names.report.cell(id));
+    highest.map_or(why.clone(), |cell| {
+        let (label, throughput) = (names.label(cell), throughput(cell));
+        format!("{why}; {label} highest, {throughput} Ggas/s")
+    })
 }
 
 /// The best set, then what is beaten and by how much.
-fn verdicts(report: &Report, names: &Names, level: &Level) -> Vec<String> {
+fn verdicts(names: &Names<'_>, level: &Level) -> Vec<String> {
+    let report = names.report;
     // In the order of the plan, which people know.
-    let labels = |ids: &[&String]| -> Vec<String> {
+    let labels = |ids: &[&String]| {
         let cells = report.cells.iter().filter(|cell| ids.contains(&&cell.id));
-        cells.map(|cell| names.label(cell)).collect()
+        listed(cells.map(|cell| names.label(cell)))
     };
-    let verdict = |id: &String| {
+    let is_open = |id: &&String| {
         let pair = level.versus.iter().find(|pair| pair.a == **id);
-        pair.map(|pair| pair.verdict)
+        pair.is_some_and(|pair| !pair.verdict.is_decided())
     };
-    let is_open = |id: &&String| verdict(id).is_some_and(|verdict| !verdict.is_decided());
     let (open, best): (Vec<&String>, Vec<&String>) = level.best.iter().partition(is_open);
-    let named = listed(&labels(&best));
-    let differs = |pair: &&Comparison| {
+    let named = labels(&best);
+    let differs = |pair: &Comparison| {
         pair.verdict.is_difference() && level.best.contains(&pair.a) && level.best.contains(&pair.b)
     };
     let mut parts = vec![match best.len() {
         1 if open.is_empty() => format!("{named} best"),
         1 => format!("{named} highest"),
-        _ if report.comparisons.iter().any(|pair| differs(&pair)) => {
+        _ if report.comparisons.iter().any(differs) => {
             let effect = rounded(100.0 * report.configuration.min_effect);
             format!("{named} best: none is shown to be more than {effect} % slower")
         }
         _ => format!("{named} not separable"),
     }];
     if !open.is_empty() {
-        parts.push(format!(
-            "{} in too few rounds to tell",
-            listed(&labels(&open))
-        ));
+        parts.push(format!("{} in too few rounds to tell", labels(&open)));
     }
-    parts.extend(beaten(report, names, level));
+    parts.extend(beaten(names, level));
     parts
 }
 
 /// Cells out of the best set, with how much slower than the reference they are where that one is of it.
-fn beaten(report: &Report, names: &Names, level: &Level) -> Vec<String> {
-    let best = |id: &String| level.best.contains(id);
-    let label = |id: &String| report.cell(id).map_or(id.clone(), |cell| names.label(cell));
-    let slower = |pair: &&Comparison| pair.verdict == Verdict::Slower && !best(&pair.a);
-    let known: Vec<&Comparison> = match level.reference.as_ref().is_some_and(best) {
-        true => level.versus.iter().filter(slower).collect(),
-        false => Vec::new(),
-    };
-    let amounts = known.iter().enumerate().map(|(index, pair)| {
-        let slower = if index == 0 { "slower " } else { "" };
-        let Percent { place, value, .. } = Percent::of(&pair.ratio);
-        format!("{} {slower}by {} %", label(&pair.a), place.text(-value))
-    });
-    let amounts: Vec<String> = amounts.collect();
-    let mut parts = Vec::new();
-    if !amounts.is_empty() {
-        parts.push(listed(&amounts));
+fn beaten(names: &Names<'_>, level: &Level) -> Vec<String> {
+    let is_best = |id: &String| level.best.contains(id);
+    let mut known: Vec<&Comparison> = level.versus.iter().collect();
+    known.retain(|pair| pair.verdict == Verdict::Slower && !is_best(&pair.a));
+    if !level.reference.as_ref().is_some_and(is_best) {
+        known.clear();
     }
-    let others = level
-        .beaten
-        .iter()
-        .filter(|id| known.iter().all(|pair| pair.a != **id));
-    let others: Vec<String> = others.map(label).collect();
+    let mut parts = Vec::new();
+    if !known.is_empty() {
+        let words = ["slower by"].into_iter().chain(std::iter::repeat("by"));
+        parts.push(listed(known.iter().zip(words).map(|(pair, by)| {
+            let Percent { place, value, .. } = Percent::of(&pair.ratio);
+            format!("{} {by} {} %", names.label_of(&pair.a), place.text(-value))
+        })));
+    }
+    let mut others: Vec<&String> = level.beaten.iter().collect();
+    others.retain(|id| known.iter().all(|pair| pair.a != **id));
     if !others.is_empty() {
-        parts.push(format!(
-            "{} slower than another of the best",
-            listed(&others)
-        ));
+        let others = names.listed(others);
+        parts.push(format!("{others} slower than another of the best"));
     }
     parts
 }
 
-/// Names, as many as a line holds.
-pub(super) fn listed(labels: &[String]) -> String {
-    match labels.len().checked_sub(MOST_NAMED) {
-        None | Some(0) => labels.join(", "),
-        Some(more) => format!("{} and {more} more", labels[..MOST_NAMED].join(", ")),
+/// The execution throughput of a cell: `0.483 ±0.007`.
+pub(super) fn throughput(cell: &Summary) -> String {
+    match &cell.execution_ggas_per_second {
+        Some(found) if cell.root_checked => found.ratio.text(),
+        Some(found) => found.ratio.text() + UNCHECKED_MARK,
+        None if cell.failed_visits > 0 => "failed".to_owned(),
+        None => NOTHING.to_owned(),
     }
 }
 
-/// The execution throughput of a cell: `0.483 ±0.007`.
-pub(super) fn throughput(cell: &CellReport) -> String {
-    let Some(estimate) = &cell.execution_ggas_per_second else {
-        let failed = cell.failed_visits > 0;
-        return if failed { "failed" } else { NOTHING }.to_owned();
-    };
-    estimate.text()
-        + if cell.root_checked {
-            ""
-        } else {
-            UNCHECKED_MARK
-        }
-}
-
 /// A ratio as a difference in percent.
-struct Percent {
+pub(super) struct Percent {
     place: Place,
-    value: f64,
-    ends: Option<(f64, f64)>,
+    pub(super) value: f64,
+    /// Of its interval, where that is worth showing.
+    pub(super) ends: Option<(f64, f64)>,
 }
 
 impl Percent {
-    fn of(ratio: &Ratio) -> Self {
+    pub(super) fn of(ratio: &Ratio) -> Self {
         let percent = |ratio: f64| 100.0 * (ratio - 1.0);
         let ends = ratio.ends().filter(|ends| figures::is_telling(*ends));
         let ends = ends.map(|(low, high)| (percent(low), percent(high)));
@@ -224,55 +192,49 @@ pub(super) fn grids(report: &Report) -> Vec<Grid> {
         }
     }
     let grid = |levels: &[Level]| {
-        let header = levels.iter().map(|level| header(report, &names, level));
-        let row = |values: &Vec<String>| {
-            let cells = levels
-                .iter()
-                .map(|level| (level, names.find(report, level, values)));
-            let fields = cells.flat_map(|(level, cell)| fields(level, cell));
-            values.iter().cloned().chain(fields).collect()
-        };
-        Grid {
-            header: names
-                .columns()
-                .into_iter()
-                .chain(header.flatten())
-                .collect(),
-            rows: settings.iter().map(row).collect(),
-        }
+        let columns = names.columns();
+        let columns = columns.iter().enumerate();
+        let settings = columns.fold(Columns::of(&settings), |table, (index, name)| {
+            table.column(name, |values| values[index].clone())
+        });
+        let of_level = |table, level| of_level(&names, level, table);
+        levels.iter().fold(settings, of_level).grid()
     };
     report.levels.chunks(LEVELS_BESIDE).map(grid).collect()
 }
 
-fn header(report: &Report, names: &Names, level: &Level) -> Vec<String> {
-    let reference = level
-        .reference
-        .as_ref()
-        .filter(|_| !level.versus.is_empty());
-    let ratio = reference.map(|id| format!("to {}", names.label_of(report, id)));
-    let throughput = format!("{} Ggas/s", level.load);
-    [throughput].into_iter().chain(ratio).collect()
-}
-
-/// A cell's throughput, and its ratio to the reference of its level where there are others.
-fn fields(level: &Level, cell: Option<&CellReport>) -> Vec<String> {
-    let ratio = |cell: &CellReport| {
+/// Columns of a level: throughputs, and ratios to its reference where there are others.
+fn of_level<'s>(
+    names: &Names<'_>,
+    level: &Level,
+    table: Columns<&'s Vec<String>>,
+) -> Columns<&'s Vec<String>> {
+    let cell = |values: &Vec<String>| names.find(level, values);
+    let throughputs = table.column(&format!("{} Ggas/s", level.load), |values| {
+        or_nothing(cell(values).map(throughput))
+    });
+    let ratio = |cell: &Summary| {
         if level.reference.as_ref() == Some(&cell.id) {
-            return "reference".to_owned();
+            return Some("reference".to_owned());
         }
-        let pair = level.versus.iter().find(|pair| pair.a == cell.id);
-        pair.map_or(String::new(), |pair| {
-            format!("{} {}", difference(&pair.ratio), mark(pair.verdict))
-        })
+        let pair = level.versus.iter().find(|pair| pair.a == cell.id)?;
+        let difference = difference(&pair.ratio);
+        Some(format!("{difference} {}", mark(pair.verdict)))
     };
-    let ratio = (!level.versus.is_empty()).then(|| cell.map_or(String::new(), ratio));
-    let throughput = cell.map_or(NOTHING.to_owned(), throughput);
-    [throughput].into_iter().chain(ratio).collect()
+    match &level.reference {
+        Some(id) if !level.versus.is_empty() => {
+            let name = format!("to {}", names.label_of(id));
+            throughputs.column(&name, |values| {
+                cell(values).and_then(ratio).unwrap_or_default()
+            })
+        }
+        _ => throughputs,
+    }
 }
 
 /// What was swept, part by part: the first line of every report.
 pub(super) fn swept(report: &Report) -> Vec<String> {
-    let mut parts = vec![Names::of(report).question(report)];
+    let mut parts = vec![Names::of(report).question()];
     parts.extend(engines(report));
     parts.push(workload(report));
     parts.push(size(report));
@@ -342,17 +304,12 @@ fn workload(report: &Report) -> String {
 /// The chunk policy of the engines that have one, where it is no axis: as set, or the default that they name.
 fn policies(report: &Report) -> Option<String> {
     let settings = &report.configuration;
-    if settings
-        .axes
-        .iter()
-        .any(|axis| axis.flag == CHUNK_POLICY_FLAG)
-    {
+    let mut axes = settings.axes.iter();
+    if axes.any(|axis| axis.flag == CHUNK_POLICY_FLAG) {
         return None;
     }
-    let set = settings
-        .set
-        .iter()
-        .find(|set| set.flag == CHUNK_POLICY_FLAG);
+    let mut set = settings.set.iter();
+    let set = set.find(|set| set.flag == CHUNK_POLICY_FLAG);
     let of = settings.engines.iter().filter_map(|engine| {
         let set = set.filter(|set| !engine.lacks.contains(&set.flag));
         let value = set.map(|set| set.value.clone());
@@ -376,80 +333,39 @@ fn size(report: &Report) -> String {
         1 => format!("1 {what}"),
         _ => format!("{count} {what}s"),
     };
+    let (cell_count, rounds) = (count(cells.len() as u64, "cell"), count(visits, "round"));
+    let up_to = report.adaptive.as_ref().map_or("", |_| "up to ");
+    let interleaved = match report.configuration.interleave {
+        true => "interleaved ",
+        false => "",
+    };
     let counts: BTreeSet<u64> = cells.iter().map(|cell| cell.payloads).collect();
-    let counts: Vec<String> = counts
-        .iter()
-        .filter(|count| **count > 0)
-        .map(u64::to_string)
-        .collect();
-    let payloads = match counts.as_slice() {
-        [] => String::new(),
-        counts => format!(" of {} payloads", counts.join(" or ")),
+    let counts = counts.iter().filter(|count| **count > 0);
+    let payloads = match counts.map(u64::to_string).collect::<Vec<_>>().join(" or ") {
+        counts if counts.is_empty() => counts,
+        counts => format!(" of {counts} payloads"),
     };
     let controls = match report.noise_floor.controls.len() {
         0 => String::new(),
         controls => format!(" + {controls} A/A"),
     };
-    format!(
-        "{} × {}{}{}{payloads}{controls}",
-        count(cells.len() as u64, "cell"),
-        if report.adaptive.is_some() {
-            "up to "
-        } else {
-            ""
-        },
-        if report.configuration.interleave {
-            "interleaved "
-        } else {
-            ""
-        },
-        count(visits, "round"),
-    )
+    format!("{cell_count} × {up_to}{interleaved}{rounds}{payloads}{controls}")
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
     use crate::{
-        analyze::{Outcome, read_outcome},
-        plan::Cell,
-        record::sample::tests::sample,
-        sweep::{Axis, CHUNK_SIZE_FLAG, Setting},
+        analyze::{
+            Outcome,
+            made_up::{MadeUp, sweep},
+        },
+        sweep::{CHUNK_SIZE_FLAG, Setting},
     };
-    use std::path::Path;
 
-    /// A sweep at 10M whose cells have these values of the axes and these Ggas/s in each round.
-    pub(in crate::report) fn outcome(axes: &[&str], cells: &[(&[&str], &[f64])]) -> Outcome {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/results");
-        let mut outcome = read_outcome(&dir).unwrap();
-        let like = outcome.plan.cells[0].clone();
-        outcome.plan.settings.levels.truncate(1);
-        let axis = |(index, flag): (usize, &&str)| Axis {
-            flag: (*flag).into(),
-            values: cells
-                .iter()
-                .map(|(values, _)| values[index].into())
-                .collect(),
-        };
-        outcome.plan.settings.axes = axes.iter().enumerate().map(axis).collect();
-        let cell = |(values, _): &(&[&str], &[f64])| Cell {
-            id: values.join("-"),
-            flags: axes
-                .iter()
-                .zip(*values)
-                .map(|(axis, value)| ((*axis).into(), (*value).into()))
-                .collect(),
-            ..like.clone()
-        };
-        outcome.plan.cells = cells.iter().map(cell).collect();
-        outcome.failures.clear();
-        outcome.passes.clear();
-        for (cell, (_, rounds)) in outcome.plan.cells.clone().iter().zip(cells) {
-            let pass = |ggas: &f64| vec![sample(1, 1_000_000_000, (1e9 / ggas) as u64, 0)];
-            let rounds = (1..).zip(rounds.iter().map(pass));
-            outcome.passes.insert(cell.id.clone(), rounds.collect());
-        }
-        outcome
+    /// A cell with a chunk size and these Ggas/s in each round.
+    fn cell(chunk: &str, ggas: &[f64]) -> MadeUp {
+        MadeUp::chunk(chunk, &[]).ggas(ggas)
     }
 
     /// Three rounds around a throughput, a hundredth apart, in one of three orders.
@@ -461,72 +377,62 @@ pub(super) mod tests {
 
     #[test]
     fn every_level_has_an_answer() {
-        let chunks = [CHUNK_SIZE_FLAG];
         let (highest, alike) = (about(0.483, 0), about(0.481, 1));
+        let [best, second] = [cell("240", &highest), cell("60", &alike)];
         let (lower, lowest) = (about(0.425, 2), about(0.338, 1));
-        let said = |axes: &[&str], cells: &[(&[&str], &[f64])]| {
-            lines(&Report::of(&outcome(axes, cells))).join("\n")
+        let [third, last] = [cell("15", &lower), cell("5", &lowest)];
+        let both = |other: &str, ggas: &[f64]| {
+            MadeUp::new(&[(CHUNK_SIZE_FLAG, "240"), ("env:A", other)], &[]).ggas(ggas)
         };
-        let all: [(&[&str], &[f64]); 4] = [
-            (&["5"], &lowest),
-            (&["15"], &lower),
-            (&["60"], &alike),
-            (&["240"], &highest),
-        ];
-        assert_eq!(
-            said(&chunks, &all),
-            "10M: 60, 240 not separable; 15 slower by 12.0 %, 5 by 30.0 %"
-        );
-        assert_eq!(said(&chunks, &all[3..]), "10M: 0.483 ±0.012 Ggas/s");
-        assert_eq!(
-            said(
-                &chunks,
-                &[(&["240"], &highest[..1]), (&["15"], &lower[..1])]
+        for (cells, said) in [
+            (
+                vec![last, third.clone(), second, best.clone()],
+                "60, 240 not separable; 15 slower by 12.0 %, 5 by 30.0 %",
             ),
-            "10M: one round: no verdicts; 240 highest, 0.48 Ggas/s"
-        );
-        assert_eq!(
-            said(&chunks, &[all[3], all[1], (&["5"], &lowest[..1])]),
-            "10M: 240 highest; 5 in too few rounds to tell; 15 slower by 12 %"
-        );
-        assert_eq!(
-            said(&chunks, &[all[3], all[1], (&["5"], &[])]),
-            "10M: 240 best; 15 slower by 12 %; 5 not measured"
-        );
-        let settings: [(&[&str], &[f64]); 2] = [(&["240", "1"], &highest), (&["240", "2"], &alike)];
-        assert_eq!(
-            said(&[CHUNK_SIZE_FLAG, "env:A"], &settings),
-            "10M: 240/1, 240/2 not separable"
-        );
-        let nothing: (&[&str], &[f64]) = (&["5"], &[]);
-        assert_eq!(
-            said(&chunks, &[nothing]),
-            "10M: nothing was measured; 5 not measured"
-        );
+            (vec![best.clone()], "0.483 ±0.012 Ggas/s"),
+            (
+                vec![cell("240", &highest[..1]), cell("15", &lower[..1])],
+                "one round: no verdicts; 240 highest, 0.48 Ggas/s",
+            ),
+            (
+                vec![best.clone(), third.clone(), cell("5", &lowest[..1])],
+                "240 highest; 5 in too few rounds to tell; 15 slower by 12 %",
+            ),
+            (
+                vec![best, third, cell("5", &[])],
+                "240 best; 15 slower by 12 %; 5 not measured",
+            ),
+            (
+                vec![both("1", &highest), both("2", &alike)],
+                "240/1, 240/2 not separable",
+            ),
+            (vec![cell("5", &[])], "nothing was measured; 5 not measured"),
+        ] {
+            let found = lines(&Report::of(&sweep(&cells)));
+            assert_eq!(found, [format!("10M: {said}")]);
+        }
     }
 
     #[test]
     fn the_highest_stands_first_in_the_grid_and_levels_that_do_not_fit_below() {
-        let (low, high) = (about(0.338, 1), about(0.483, 0));
-        let cells: [(&[&str], &[f64]); 2] = [(&["5"], &low), (&["240"], &high)];
-        let report = Report::of(&outcome(&[CHUNK_SIZE_FLAG], &cells));
+        let cells = [cell("5", &about(0.338, 1)), cell("240", &about(0.483, 0))];
+        let mut report = Report::of(&sweep(&cells));
         let grid = &grids(&report)[0];
         assert_eq!(grid.header, ["chunk size", "10M Ggas/s", "to 240"]);
         assert_eq!(grid.rows[0], ["240", "0.483 ±0.012", "reference"]);
         assert_eq!(grid.rows[1], ["5", "0.338 ±0.008", "−30 % [−33, −27] ▼"]);
-        let mut wide = report.clone();
-        wide.levels = vec![wide.levels[0].clone(); 5];
-        let columns: Vec<usize> = grids(&wide).iter().map(|grid| grid.header.len()).collect();
-        assert_eq!(
-            columns,
-            [5, 5, 3],
-            "a column of settings, and two for each level"
-        );
+        report.levels = vec![report.levels[0].clone(); 5];
+        let columns = grids(&report)
+            .iter()
+            .map(|grid| grid.header.len())
+            .collect::<Vec<_>>();
+        let why = "a column of settings, and two for each level";
+        assert_eq!(columns, [5, 5, 3], "{why}");
     }
 
     #[test]
     fn the_first_line_says_what_was_swept() {
-        let mut outcome = outcome(&[CHUNK_SIZE_FLAG], &[(&["5"], &[0.3]), (&["240"], &[0.4])]);
+        let mut outcome = sweep(&[cell("5", &[0.3]), cell("240", &[0.4])]);
         let said = |outcome: &Outcome| swept(&Report::of(outcome));
         assert_eq!(
             said(&outcome),
@@ -534,7 +440,7 @@ pub(super) mod tests {
                 "chunk size",
                 "bench-reth/v0.1.0 (build 50d858e0)",
                 "policy always, mix mainnet, small state",
-                "2 cells × 1 round of 1 payloads",
+                "2 cells × 1 round of 4 payloads",
                 "24s",
                 "2 × Example CPU",
                 "2026-02-16 08:30 UTC",
@@ -544,9 +450,7 @@ pub(super) mod tests {
             flag: CHUNK_POLICY_FLAG.into(),
             value: "reth-1.11".into(),
         }];
-        assert_eq!(
-            said(&outcome)[2],
-            "policy reth-1.11, mix mainnet, small state"
-        );
+        let second = &said(&outcome)[2];
+        assert_eq!(second, "policy reth-1.11, mix mainnet, small state");
     }
 }

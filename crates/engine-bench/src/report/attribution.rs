@@ -4,16 +4,18 @@
 //! comparison's matter. No figure is finer than the interval of the ratio it explains.
 
 use super::{
-    answer::listed,
-    grid::{Grid, NOTHING},
-    model::{EstimateReport, Report},
-    names::Names,
+    grid::{Columns, Grid, or_nothing},
+    model::Report,
+    names::{Names, listed},
 };
 use crate::{
-    analyze::{self, Attribution, Comparison, Level, Outcome, PHASE_KEYS, rounded},
+    analyze::{
+        self, Attribution, Comparison, GROUPS, Level, Outcome, PHASES, Row, Summary, rounded,
+    },
     figures::{self, Place},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// Changes of a phase below this part of a block's time are not worth a word.
 const WORTH_A_WORD: f64 = 0.01;
@@ -28,7 +30,7 @@ const SAME_COUNT: f64 = 0.05;
 const LOG_TOLERANCE: f64 = 0.05;
 
 /// What moved between two cells of a level.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChangeReport {
     /// Id of the cell that is explained.
     pub a: String,
@@ -43,10 +45,10 @@ pub struct ChangeReport {
 }
 
 /// What a phase of `a` takes longer than one of `b`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MovedReport {
     /// The phase.
-    pub key: String,
+    pub key: &'static str,
     /// Milliseconds a block.
     pub ms: f64,
 }
@@ -56,12 +58,7 @@ pub(super) fn changes(outcome: &Outcome, report: &Report) -> Vec<ChangeReport> {
     let pairs = report.levels.iter().flat_map(|level| &level.versus);
     let change = |pair: &Comparison| {
         let both = |round: u64| {
-            let has = |id| {
-                outcome
-                    .passes
-                    .get(id)
-                    .is_some_and(|rounds| rounds.contains_key(&round))
-            };
+            let has = |id| outcome.rounds(id).any(|(made, _)| made == round);
             has(&pair.a) && has(&pair.b)
         };
         let of = |id| analyze::attribute(outcome, id, both);
@@ -70,30 +67,22 @@ pub(super) fn changes(outcome: &Outcome, report: &Report) -> Vec<ChangeReport> {
     pairs.filter_map(change).collect()
 }
 
-fn total(of: &Attribution) -> f64 {
-    of.phases.iter().map(|phase| phase.ms_per_block).sum()
-}
-
 fn change(pair: &Comparison, of_a: &Attribution, of_b: &Attribution) -> ChangeReport {
-    let in_b = |key: &str| {
-        let found = of_b.phases.iter().find(|phase| phase.key == key);
-        found.map_or(0.0, |phase| phase.ms_per_block)
-    };
     let moved = of_a.phases.iter().map(|phase| {
-        let ms = rounded(phase.ms_per_block - in_b(&phase.key));
-        let key = phase.key.clone();
-        (phase.label.as_str(), MovedReport { key, ms })
+        let key = phase.key;
+        let ms = rounded(phase.ms_per_block - of_b.ms(key).unwrap_or(0.0));
+        (phase.label, MovedReport { key, ms })
     });
     let mut moved: Vec<(&str, MovedReport)> = moved.collect();
     moved.sort_by(|(_, x), (_, y)| y.ms.abs().total_cmp(&x.ms.abs()));
-    let total_ms = rounded(total(of_a) - total(of_b));
+    let total_ms = rounded(of_a.total_ms() - of_b.total_ms());
     // What the ratio is known to within, as time of a block.
     let ends = pair.ratio.ends().filter(|ends| figures::is_telling(*ends));
-    let place = match ends.map(|(low, high)| total(of_b) * (1.0 / low - 1.0 / high) / 2.0) {
+    let place = match ends.map(|(low, high)| of_b.total_ms() * (1.0 / low - 1.0 / high) / 2.0) {
         Some(half) if half > 0.0 => Place::within(half),
         _ => Place::digits(total_ms, 2),
     };
-    let mut parts = vec![moved_text(&moved, total_ms, total(of_b), place)];
+    let mut parts = vec![moved_text(&moved, total_ms, of_b.total_ms(), place)];
     parts.extend(jobs_change(of_a, of_b));
     ChangeReport {
         a: pair.a.clone(),
@@ -144,150 +133,90 @@ fn jobs_change(a: &Attribution, b: &Attribution) -> Option<String> {
 
 /// Why the cells that differ most from the reference of their level do, a line for each level that has one.
 pub(super) fn causes(report: &Report) -> Vec<String> {
-    let names = Names::of(report);
-    let cause = |level: &Level| {
-        let far = |pair: &&Comparison| pair.ratio.value.ln().abs();
-        let pairs = level
-            .versus
-            .iter()
-            .filter(|pair| pair.verdict.is_difference());
-        let pair = pairs.max_by(|x, y| far(x).total_cmp(&far(y)))?;
-        let mut changes = report.attribution.iter();
-        let change = changes.find(|change| change.a == pair.a && change.b == pair.b)?;
-        Some(line(report, &names, level, change))
-    };
-    report.levels.iter().filter_map(cause).collect()
+    let far = |(pair, _): &(&Comparison, _)| pair.ratio.value.ln().abs();
+    let farthest = |level| differing(report, level).max_by(|x, y| far(x).total_cmp(&far(y)));
+    let causes = report.levels.iter().filter_map(farthest);
+    causes.filter_map(|(_, line)| line).collect()
 }
 
 /// What moved in every cell that is shown to differ from the reference of its level.
 pub(super) fn lines(report: &Report) -> Vec<String> {
-    let names = Names::of(report);
-    let of_level = |level: &Level| -> Vec<String> {
-        let pairs = level
-            .versus
-            .iter()
-            .filter(|pair| pair.verdict.is_difference());
-        let changes = pairs.filter_map(|pair| {
-            let mut changes = report.attribution.iter();
-            changes.find(|change| change.a == pair.a && change.b == pair.b)
-        });
-        changes
-            .map(|change| line(report, &names, level, change))
-            .collect()
-    };
-    report.levels.iter().flat_map(of_level).collect()
+    let all = report.levels.iter();
+    let all = all.flat_map(|level| differing(report, level));
+    all.filter_map(|(_, line)| line).collect()
 }
 
-fn line(report: &Report, names: &Names, level: &Level, change: &ChangeReport) -> String {
-    let label = |id| names.label_of(report, id);
-    let (a, b) = (label(&change.a), label(&change.b));
-    format!("{}, {a} against {b}: {}", level.load, change.text)
+/// Cells of a level that are shown to differ from its reference, each with what moved where that is known.
+fn differing<'r>(
+    report: &'r Report,
+    level: &'r Level,
+) -> impl Iterator<Item = (&'r Comparison, Option<String>)> {
+    let names = Names::of(report);
+    let line = move |pair: &Comparison| {
+        let mut changes = report.attribution.iter();
+        let change = changes.find(|change| change.a == pair.a && change.b == pair.b)?;
+        let (a, b) = (names.label_of(&pair.a), names.label_of(&pair.b));
+        Some(format!("{}, {a} against {b}: {}", level.load, change.text))
+    };
+    let pairs = level.versus.iter();
+    let pairs = pairs.filter(|pair| pair.verdict.is_difference());
+    pairs.map(move |pair| (pair, line(pair)))
 }
 
 /// Milliseconds a block: a row per cell, a column per phase that some cell spends time in.
 pub(super) fn table(report: &Report) -> Grid {
     let cells = report.cells.iter();
-    let told: Vec<_> = cells
-        .filter_map(|cell| Some((cell, cell.attribution.as_ref()?)))
-        .collect();
-    let ms_of = |of: &Attribution, key: &str| {
-        let found = of.phases.iter().find(|phase| phase.key == key);
-        found.map(|phase| phase.ms_per_block)
+    let told = cells.filter_map(|cell| Some((cell, cell.attribution.as_ref()?)));
+    let told: Vec<(&Summary, &Attribution)> = told.collect();
+    let text = |(cell, of): &(&Summary, &Attribution), ms: f64| {
+        let measured = cell.execution_ggas_per_second;
+        let half = measured.and_then(|found| found.ratio.relative_half());
+        let place = half.map(|half| Place::within(half * of.total_ms()));
+        let place = place.map(|place| place.or_finer(Place::digits(ms, 1)));
+        place.unwrap_or_else(|| Place::digits(ms, 2)).text(ms)
     };
-    let is_spent = |key: &&str| {
-        told.iter()
-            .any(|(_, of)| ms_of(of, key).is_some_and(|ms| ms.abs() >= 0.005))
+    let is_spent = |(key, ..): &&Row| {
+        let mut all = told.iter().filter_map(|(_, of)| of.ms(key));
+        all.any(|ms| ms.abs() >= 0.005)
     };
-    let keys: Vec<&str> = PHASE_KEYS.into_iter().filter(is_spent).collect();
-    let rows = told.iter().map(|(cell, of)| {
-        let whole = total(of);
-        let estimate = cell.execution_ggas_per_second.as_ref();
-        let half = estimate.and_then(EstimateReport::relative_half);
-        let text = |ms: f64| match half {
-            Some(half) => Place::within(half * whole)
-                .or_finer(Place::digits(ms, 1))
-                .text(ms),
-            None => Place::digits(ms, 2).text(ms),
-        };
-        let ms = |key: &&str| ms_of(of, key).map_or(NOTHING.to_owned(), text);
-        let mut row = vec![cell.id.clone()];
-        row.extend(keys.iter().map(ms));
-        row.push(text(whole));
-        row.push(
-            of.workers_idle
-                .map_or(NOTHING.to_owned(), |idle| format!("{:.0} %", idle * 100.0)),
-        );
-        row.push(of.source.clone());
-        row
-    });
-    let keys = keys.iter().map(|key| key.replace('_', " "));
-    Grid {
-        header: [
-            Vec::from(["cell".to_owned()]),
-            keys.collect(),
-            ["total", "workers idle", "source"]
-                .map(str::to_owned)
-                .to_vec(),
-        ]
-        .concat(),
-        rows: rows.collect(),
-    }
+    let first = Columns::of(told.clone()).column("cell", |(cell, _)| cell.id.clone());
+    let phases = PHASES
+        .iter()
+        .filter(is_spent)
+        .fold(first, |table, (key, ..)| {
+            table.column(&key.replace('_', " "), |row| {
+                or_nothing(row.1.ms(key).map(|ms| text(row, ms)))
+            })
+        });
+    phases
+        .column("total", |row| text(row, row.1.total_ms()))
+        .column("workers idle", |(_, of)| {
+            or_nothing(of.workers_idle.map(|idle| format!("{:.0} %", idle * 100.0)))
+        })
+        .column("source", |(_, of)| of.source.to_owned())
+        .grid()
 }
 
-/// Phases that belong together.
-pub(super) const GROUPS: [(&str, &[&str]); 5] = [
-    ("transport", &["transport", "decode", "queue"]),
-    (
-        "execution",
-        &[
-            "pre_execution",
-            "sender_wait",
-            "transactions",
-            "post_execution",
-            "execution",
-        ],
-    ),
-    ("state root wait", &["root_wait"]),
-    (
-        "rest of newPayload",
-        &["prepare", "bundle", "checks", "engine_rest"],
-    ),
-    ("fork choice", &["forkchoice", "forkchoice_rest"]),
-];
-
-/// Milliseconds a block of each group, in their order; `None` where the engine tells nothing of it.
+/// Milliseconds a block of each group of phases, in their order; `None` where the engine tells nothing of it.
 pub(super) fn grouped(of: &Attribution) -> [Option<f64>; GROUPS.len()] {
-    GROUPS.map(|(_, keys)| {
-        let phases = of
-            .phases
-            .iter()
-            .filter(|phase| keys.contains(&phase.key.as_str()));
-        phases
-            .map(|phase| phase.ms_per_block)
-            .reduce(|all, part| all + part)
+    GROUPS.map(|group| {
+        let of_group = PHASES.iter().filter(|(_, own, ..)| *own == group);
+        let told = of_group.filter_map(|(key, ..)| of.ms(key));
+        told.reduce(|all, part| all + part)
     })
 }
 
 /// Cells whose metrics and log disagree.
-pub(super) fn doubted(report: &Report, names: &Names) -> Option<String> {
-    let differing = report.cells.iter().filter_map(|cell| {
+pub(super) fn doubted(names: &Names<'_>) -> Option<String> {
+    let differing = names.report.cells.iter().filter_map(|cell| {
         let difference = cell.attribution.as_ref()?.log_difference?;
-        (difference > LOG_TOLERANCE).then_some((cell, difference))
+        (difference > LOG_TOLERANCE).then(|| (names.label(cell), difference))
     });
-    let differing: Vec<_> = differing.collect();
-    let most = differing
-        .iter()
-        .map(|(_, difference)| *difference)
-        .reduce(f64::max)?;
-    let mut labels: Vec<String> = differing
-        .iter()
-        .map(|(cell, _)| names.label(cell))
-        .collect();
-    labels.sort_unstable();
-    labels.dedup();
+    let (labels, differences): (BTreeSet<String>, Vec<f64>) = differing.unzip();
+    let most = differences.into_iter().reduce(f64::max)?;
     Some(format!(
         "metrics and log of {} differ by up to {:.0} %: where their time goes is in doubt",
-        listed(&labels),
+        listed(labels),
         100.0 * most
     ))
 }
@@ -298,13 +227,13 @@ mod tests {
     use crate::analyze::{Count, Phase, Ratio, Verdict};
 
     fn attribution(root_ms: f64, rest_ms: f64, jobs: f64) -> Attribution {
-        let phase = |key: &str, label: &str, ms_per_block| Phase {
-            key: key.into(),
-            label: label.into(),
+        let phase = |key, label, ms_per_block| Phase {
+            key,
+            label,
             ms_per_block,
         };
         Attribution {
-            source: "metrics".into(),
+            source: "metrics",
             blocks: 10,
             phases: vec![
                 phase("engine_rest", "in the rest", rest_ms),
@@ -312,8 +241,8 @@ mod tests {
             ],
             beside: vec![],
             counts: vec![Count {
-                key: "jobs".into(),
-                label: "jobs".into(),
+                key: "jobs",
+                label: "jobs",
                 per_block: jobs,
             }],
             workers_idle: None,
@@ -364,14 +293,5 @@ mod tests {
             assert_eq!(found.text, expected);
             assert_eq!(found.moved[0].key, "root_wait");
         }
-    }
-
-    #[test]
-    fn every_phase_is_of_one_group() {
-        let grouped: Vec<_> = GROUPS.iter().flat_map(|(_, keys)| *keys).copied().collect();
-        for key in &PHASE_KEYS {
-            assert!(grouped.contains(key), "{key}");
-        }
-        assert_eq!(grouped.len(), PHASE_KEYS.len());
     }
 }

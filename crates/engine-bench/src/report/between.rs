@@ -1,7 +1,12 @@
 //! Two sweeps or cells as tables: settings that differ, then results.
 
-use super::{answer::difference, grid::Grid, table::render};
-use crate::analyze::{Between, Comparison};
+use super::{
+    answer::difference,
+    grid::{Columns, NOTHING},
+    names,
+    table::render,
+};
+use crate::analyze::Between;
 use serde_json::Value;
 use std::fmt::Write as _;
 
@@ -12,14 +17,22 @@ pub fn between(between: &Between) -> String {
     if between.configuration.is_empty() {
         text.push_str("nothing is configured differently\n");
     } else {
-        let rows = between.configuration.iter();
-        let rows = rows.map(|found| [found.name.clone(), plain(&found.a), plain(&found.b)]);
-        text += &render(&Grid::new(["differs", "a", "b"], rows));
+        let settings = Columns::of(&between.configuration)
+            .column("differs", |found| found.name.clone())
+            .column("a", |found| plain(&found.a))
+            .column("b", |found| plain(&found.b));
+        text += &render(&settings.grid());
         text.push('\n');
     }
-    let rows = between.cells.iter().map(|cell| row(cell, between));
-    let grid = Grid::new(["cell", "b to a", "b is"], rows);
-    text += &render(&grid);
+    let same = between.cells.iter().all(|cell| cell.a == cell.b);
+    let cells = Columns::of(between.cells.iter().map(|cell| cell.clone().turned()))
+        .column("cell", |cell| match same {
+            true => cell.a.clone(),
+            false => format!("{} → {}", cell.b, cell.a),
+        })
+        .column("b to a", |cell| difference(&cell.ratio))
+        .column("b is", |cell| cell.verdict.to_string());
+    text += &render(&cells.grid());
     text.push('\n');
     let rounds = match between.same_sweep {
         true => "both are of one sweep, whose report says the same",
@@ -49,21 +62,9 @@ pub fn between(between: &Between) -> String {
     text
 }
 
-fn row(cell: &Comparison, between: &Between) -> [String; 3] {
-    let same = between.cells.iter().all(|cell| cell.a == cell.b);
-    let name = if same {
-        cell.a.clone()
-    } else {
-        format!("{} → {}", cell.a, cell.b)
-    };
-    let of_b = cell.clone().turned();
-    [name, difference(&of_b.ratio), of_b.verdict.to_string()]
-}
-
 fn plain(value: &Value) -> String {
     match value {
-        Value::Null => "-".to_owned(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+        Value::Null => NOTHING.to_owned(),
+        other => names::text(other),
     }
 }

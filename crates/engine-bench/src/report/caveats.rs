@@ -4,18 +4,18 @@
 //! was measured, and every caveat says what to do or to think.
 
 use super::{
-    answer::listed,
     attribution,
     grid::UNCHECKED_MARK,
-    model::{AdaptiveReport, CellReport, Report},
-    names::{self, Names},
+    model::{AdaptiveReport, Report},
+    names::{self, Names, listed},
 };
 use crate::{
-    analyze::{Comparison, End, Level, Stall},
+    analyze::{Comparison, End, Level, Stall, Summary},
     plan::Load,
     sweep::WarmUp,
 };
 use bench_stats::rounds::PILOT_ROUNDS;
+use std::collections::BTreeSet;
 
 /// A stall by persistence below this part of a block's time explains nothing.
 const WORTH_A_WORD: f64 = 0.01;
@@ -35,19 +35,16 @@ pub(super) fn of(report: &Report) -> Vec<String> {
         caveats.add(None, text);
     }
     for level in &report.levels {
-        let of_level = OfLevel {
-            report,
+        for text in (OfLevel {
             names: &names,
             level,
-        };
-        for text in of_level.all() {
+        })
+        .all()
+        {
             caveats.add(Some(&level.load), text);
         }
     }
-    let others = [
-        unchecked(report, &names),
-        attribution::doubted(report, &names),
-    ];
+    let others = [unchecked(&names), attribution::doubted(&names)];
     for text in others.into_iter().flatten() {
         caveats.add(None, text);
     }
@@ -81,8 +78,7 @@ impl<'a> Caveats<'a> {
 
 /// What is to be doubted about a gas level.
 struct OfLevel<'a> {
-    report: &'a Report,
-    names: &'a Names,
+    names: &'a Names<'a>,
     level: &'a Level,
 }
 
@@ -95,7 +91,7 @@ impl OfLevel<'_> {
                 End::Smallest => "smallest",
                 End::Largest => "largest",
             };
-            let axis = match self.names.keys().len() {
+            let axis = match self.names.keys.len() {
                 1 => String::new(),
                 _ => format!(" of {}", self.names.column(&edge.axis)),
             };
@@ -106,7 +102,7 @@ impl OfLevel<'_> {
             ));
         }
         found.extend(level.lost_baseline.as_ref().map(|lost| {
-            let lost = self.names.label_of(self.report, lost);
+            let lost = self.names.label_of(lost);
             format!("the baseline {lost} gave no number, so the highest stands in for it")
         }));
         if level.inert {
@@ -121,7 +117,7 @@ impl OfLevel<'_> {
         if !level.unsteady.is_empty() {
             found.push(format!(
                 "{} varied more than the other cells and is judged by its own noise",
-                self.listed(level.unsteady.iter())
+                self.names.listed(&level.unsteady)
             ));
         }
         found.extend(self.controls());
@@ -130,19 +126,13 @@ impl OfLevel<'_> {
         found
     }
 
-    fn listed<'i>(&self, ids: impl Iterator<Item = &'i String>) -> String {
-        let labels: Vec<String> = ids.map(|id| self.names.label_of(self.report, id)).collect();
-        listed(&labels)
-    }
-
-    fn cells(&self) -> Vec<&CellReport> {
-        let cells = self.report.cells.iter();
-        cells.filter(|cell| self.level.is_of(cell)).collect()
+    fn cells(&self) -> Vec<&Summary> {
+        self.names.report.cells_of(self.level).collect()
     }
 
     /// One payload that took much of a pass.
     fn stall(&self) -> Option<String> {
-        let mut stalls = self.report.stalls.iter();
+        let mut stalls = self.names.report.stalls.iter();
         let Stall {
             cell,
             round,
@@ -159,7 +149,7 @@ impl OfLevel<'_> {
              {passes} of {of} passes have one that takes more than a fifth: its cost is in the averages, and \
              --trace worst:1 shows where it goes",
             100.0 * part,
-            self.names.label_of(self.report, cell)
+            self.names.label_of(cell)
         ))
     }
 
@@ -192,10 +182,10 @@ impl OfLevel<'_> {
             all if all == tested.len() => " in any cell".to_owned(),
             _ => format!(
                 " in {}",
-                self.listed(moved.iter().map(|(cell, _)| &cell.id))
+                self.names.listed(moved.iter().map(|(cell, _)| &cell.id))
             ),
         };
-        let advice = match (shorter, self.report.configuration.warmup) {
+        let advice = match (shorter, self.names.report.configuration.warmup) {
             (Some(_), WarmUp::None | WarmUp::First(_)) => "give --warmup full",
             _ => {
                 "ratios hold for passes of this length, and a larger --count shows whether it goes on"
@@ -209,12 +199,11 @@ impl OfLevel<'_> {
     }
 
     /// How long engines say that persistence held them up, where they say so.
-    fn stalled(&self, cells: &[&CellReport]) -> String {
+    fn stalled(&self, cells: &[&Summary]) -> String {
         let parts = cells.iter().filter_map(|cell| {
             let of = cell.attribution.as_ref()?;
             let stall = of.beside.iter().find(|phase| phase.key == "stall")?;
-            let whole: f64 = of.phases.iter().map(|phase| phase.ms_per_block).sum();
-            let part = stall.ms_per_block / whole;
+            let part = stall.ms_per_block / of.total_ms();
             (part >= WORTH_A_WORD).then_some(100.0 * part)
         });
         range(&parts.collect::<Vec<_>>()).map_or(String::new(), |range| {
@@ -224,18 +213,15 @@ impl OfLevel<'_> {
 
     /// A/A controls that differ from their originals although nothing differs.
     fn controls(&self) -> Vec<String> {
-        let controls = self.report.noise_floor.controls.iter();
-        let controls = controls.filter(|control| {
-            let of = self.report.cell(&control.of);
-            of.is_some_and(|cell| self.level.is_of(cell))
-        });
+        let controls = self.names.report.noise_floor.controls.iter();
+        let controls = controls.filter(|control| self.names.report.is_of(self.level, &control.of));
         let differing = controls.filter_map(|control| {
             let (low, high) = control.ratio.ends()?;
             (low > 1.0 || high < 1.0).then(|| {
                 format!(
                     "the A/A control of {} differs from it by {:.1} %: something else than the settings moves \
                      the numbers",
-                    self.names.label_of(self.report, &control.of),
+                    self.names.label_of(&control.of),
                     100.0 * (control.ratio.value - 1.0).abs()
                 )
             })
@@ -245,20 +231,13 @@ impl OfLevel<'_> {
 
     /// Verdicts that something speaks against.
     fn pairs(&self) -> Vec<String> {
-        let of_level = |pair: &&Comparison| {
-            let cell = self.report.cell(&pair.a);
-            cell.is_some_and(|cell| self.level.is_of(cell))
-        };
+        let of_level = |pair: &&Comparison| self.names.report.is_of(self.level, &pair.a);
         let listed_pairs = |is: fn(&Comparison) -> bool| {
-            let pairs = self.report.comparisons.iter().filter(of_level);
-            let pairs: Vec<String> = pairs
-                .filter(|pair| is(pair))
-                .map(|pair| {
-                    let label = |id| self.names.label_of(self.report, id);
-                    format!("{} and {}", label(&pair.a), label(&pair.b))
-                })
-                .collect();
-            (!pairs.is_empty()).then(|| listed(&pairs))
+            let pairs = self.names.report.comparisons.iter().filter(of_level);
+            let label = |id| self.names.label_of(id);
+            let pairs = pairs.filter(|pair| is(pair));
+            let pairs = pairs.map(|pair| format!("{} and {}", label(&pair.a), label(&pair.b)));
+            Some(listed(pairs)).filter(|pairs| !pairs.is_empty())
         };
         let unexplained = listed_pairs(Comparison::is_unexplained).map(|pairs| {
             format!(
@@ -276,7 +255,7 @@ impl OfLevel<'_> {
 
     /// Intervals that stayed wider than was asked for.
     fn unresolved(&self) -> Option<String> {
-        let adaptive = self.report.adaptive.as_ref()?;
+        let adaptive = self.names.report.adaptive.as_ref()?;
         let reached = adaptive.decisions.iter().rev().find_map(|decision| {
             let mut levels = decision.levels.iter();
             let found = levels.find(|found| found.load == self.level.load)?;
@@ -311,8 +290,8 @@ impl OfLevel<'_> {
         let never = cells
             .iter()
             .filter(|cell| cell.visits + cell.failed_visits == 0);
-        let never = self.listed(never.map(|cell| &cell.id));
-        let budget = adaptive.budget_s.filter(|_| self.report.complete);
+        let never = self.names.listed(never.map(|cell| &cell.id));
+        let budget = adaptive.budget_s.filter(|_| self.names.report.complete);
         let why = budget.map_or(String::new(), |s| {
             format!(", because its budget of {s} s was spent")
         });
@@ -338,31 +317,31 @@ fn range(percents: &[f64]) -> Option<String> {
 }
 
 /// Cells whose engine was told not to check state roots.
-fn unchecked(report: &Report, names: &Names) -> Option<String> {
-    let cells = report.cells.iter().filter(|cell| !cell.root_checked);
-    let mut labels: Vec<String> = cells.map(|cell| names.label(cell)).collect();
-    labels.dedup();
-    labels.sort_unstable();
-    labels.dedup();
+fn unchecked(names: &Names<'_>) -> Option<String> {
+    let cells = names.report.cells.iter();
+    let cells = cells.filter(|cell| !cell.root_checked);
+    let labels: BTreeSet<String> = cells.map(|cell| names.label(cell)).collect();
     (!labels.is_empty()).then(|| {
         format!(
             "root not checked in {} (marked {UNCHECKED_MARK}): without the state root a block is not validated, so \
              these figures say what the rest costs and nothing about an engine in use",
-            listed(&labels)
+            listed(labels)
         )
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{super::answer::tests::outcome, *};
-    use crate::{record::sample::tests::sample, sweep::CHUNK_SIZE_FLAG};
+    use super::*;
+    use crate::{
+        analyze::made_up::{MadeUp, sweep},
+        record::sample::tests::sample,
+    };
 
     /// What is said of two cells whose payloads take `late` times as long in the second half of a pass, which
     /// has `stall` more milliseconds at its third payload.
     fn said(late: [f64; 2], stall: u64, warmup: WarmUp) -> Vec<String> {
-        let cells: [(&[&str], &[f64]); 2] = [(&["60"], &[0.5]), (&["240"], &[0.5])];
-        let mut outcome = outcome(&[CHUNK_SIZE_FLAG], &cells);
+        let mut outcome = sweep(&["60", "240"].map(|chunk| MadeUp::chunk(chunk, &[])));
         outcome.history.plan.settings.warmup = warmup;
         for (cell, late) in outcome.plan.cells.clone().iter().zip(late) {
             let pass = (0..40u64).map(|number| {

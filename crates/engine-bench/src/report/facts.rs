@@ -2,10 +2,14 @@
 //!
 //! Invariant: the same rows feed every rendering, so they cannot disagree.
 
-use super::{grid::Grid, model::Report, names::text};
+use super::{
+    grid::{Columns, Grid},
+    model::Report,
+    names::text,
+    visits::VisitReport,
+};
 use crate::analyze::flatten;
 use serde::Serialize;
-use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The machine and the engines, a line each.
@@ -27,54 +31,49 @@ pub(super) fn machine(report: &Report) -> Vec<String> {
 
 /// What about the machine makes measurements worse: a row per check.
 pub(super) fn preflight(report: &Report) -> Grid {
-    let checks = report.environment.preflight.iter();
-    let rows = checks.flat_map(|found| &found.checks).map(|check| {
-        let points = match check.points {
-            0 => "fine".to_owned(),
-            points => format!("-{points}"),
-        };
-        [
-            check.name.clone(),
-            check.found.clone(),
-            points,
-            check.advice.clone(),
-        ]
-    });
-    let score = report.environment.preflight.as_ref();
-    let score = score.map_or(0, |found| found.score);
-    let points = format!("points, {score} left of 100");
-    Grid::new(["machine", "found", &points, "advice"], rows)
+    let found = report.environment.preflight.as_ref();
+    let score = found.map_or(0, |found| found.score);
+    Columns::of(found.iter().flat_map(|found| &found.checks))
+        .column("machine", |check| check.name.clone())
+        .column("found", |check| check.found.clone())
+        .column(
+            &format!("points, {score} left of 100"),
+            |check| match check.points {
+                0 => "fine".to_owned(),
+                points => format!("-{points}"),
+            },
+        )
+        .column("advice", |check| check.advice.clone())
+        .grid()
 }
 
 /// Tables that a reset did not always bring back to as many rows.
 pub(super) fn state_drift(report: &Report) -> Grid {
-    let rows = report.guard.state_drift.iter().map(|drift| {
-        [
-            drift.engine.clone(),
-            drift.table.clone(),
-            drift.fewest.to_string(),
-            drift.most.to_string(),
-        ]
-    });
-    let header = ["engine", "table that drifted", "fewest rows", "most rows"];
-    Grid::new(header, rows)
+    Columns::of(&report.guard.state_drift)
+        .column("engine", |drift| drift.engine.clone())
+        .column("table that drifted", |drift| drift.table.clone())
+        .column("fewest rows", |drift| drift.fewest)
+        .column("most rows", |drift| drift.most)
+        .grid()
 }
 
 /// Visits that others disturbed: void ones, and those that count nevertheless.
 pub(super) fn disturbed(report: &Report) -> Grid {
-    let visits = report.visits.iter().enumerate();
-    let rows = visits.filter(|(_, visit)| !visit.facts.contaminations.is_empty());
-    let rows = rows.map(|(index, visit)| {
-        let details = visit.facts.contaminations.iter();
-        let details: Vec<&str> = details.map(|found| found.detail.as_str()).collect();
-        [
-            (index + 1).to_string(),
-            format!("{}-{}", visit.round, visit.cell),
-            visit.ended.to_string(),
-            details.join("; "),
-        ]
-    });
-    Grid::new(["visit", "name", "is", "disturbed by"], rows)
+    let details = |visit: &VisitReport| {
+        let found = visit.facts.contaminations.iter();
+        let details: Vec<&str> = found.map(|found| found.detail.as_str()).collect();
+        details.join("; ")
+    };
+    let visits = (1_u64..).zip(&report.visits);
+    let disturbed = visits.filter(|(_, visit)| !visit.facts.contaminations.is_empty());
+    Columns::of(disturbed)
+        .column("visit", |(number, _)| *number)
+        .column("name", |(_, visit)| {
+            format!("{}-{}", visit.round, visit.cell)
+        })
+        .column("is", |(_, visit)| visit.ended)
+        .column("disturbed by", |(_, visit)| details(visit))
+        .grid()
 }
 
 /// Every value of a part of the report under its full name.
@@ -82,14 +81,11 @@ pub(super) fn values(part: &impl Serialize) -> Grid {
     let mut values = BTreeMap::new();
     let part = serde_json::to_value(part).unwrap_or_default();
     flatten("", part, &mut values);
-    let set = values
-        .into_iter()
-        .filter(|(_, value)| *value != Value::Null);
-    let rows = set.map(|(name, value)| {
-        let name = name.trim_start_matches('.').to_owned();
-        [name, text(&value)]
-    });
-    Grid::new(["name", "value"], rows)
+    let set = values.into_iter().filter(|(_, value)| !value.is_null());
+    Columns::of(set)
+        .column("name", |(name, _)| name.trim_start_matches('.').to_owned())
+        .column("value", |(_, value)| text(value))
+        .grid()
 }
 
 /// Where the time went, as one line.

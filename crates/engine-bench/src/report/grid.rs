@@ -15,14 +15,36 @@ pub(super) struct Grid {
     pub(super) rows: Vec<Vec<String>>,
 }
 
-impl Grid {
-    pub(super) fn new<const N: usize>(
-        header: [&str; N],
-        rows: impl IntoIterator<Item = [String; N]>,
-    ) -> Self {
+/// A table that is made column by column: each has a name, and what it says of every item.
+pub(super) struct Columns<T> {
+    items: Vec<T>,
+    grid: Grid,
+}
+
+impl<T> Columns<T> {
+    pub(super) fn of(items: impl IntoIterator<Item = T>) -> Self {
+        let items: Vec<T> = items.into_iter().collect();
+        let (header, rows) = (Vec::new(), vec![Vec::new(); items.len()]);
         Self {
-            header: header.map(str::to_owned).to_vec(),
-            rows: rows.into_iter().map(Vec::from).collect(),
+            items,
+            grid: Grid { header, rows },
         }
     }
+
+    pub(super) fn column<D: ToString>(mut self, name: &str, text: impl Fn(&T) -> D) -> Self {
+        self.grid.header.push(name.to_owned());
+        for (row, item) in self.grid.rows.iter_mut().zip(&self.items) {
+            row.push(text(item).to_string());
+        }
+        self
+    }
+
+    pub(super) fn grid(self) -> Grid {
+        self.grid
+    }
+}
+
+/// What a field shows of something that may not exist.
+pub(super) fn or_nothing(text: Option<String>) -> String {
+    text.unwrap_or_else(|| NOTHING.to_owned())
 }

@@ -8,11 +8,11 @@ use crate::{
     guard::GuardMode,
     record::{Attempt, Ended},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the guard saw.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct GuardReport {
     /// What was done about disturbed passes.
     pub mode: GuardMode,
@@ -34,12 +34,12 @@ pub struct GuardReport {
     pub calibration_s: f64,
     /// Tables whose number of rows after a reset was not the same throughout, with the fewest and the
     /// most, by engine.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub state_drift: Vec<StateDrift>,
 }
 
 /// A table that a reset did not always bring back to as many rows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StateDrift {
     /// Name of the engine.
     pub engine: String,
@@ -93,16 +93,11 @@ impl GuardReport {
 
     /// What a reader should doubt, a sentence each.
     pub(super) fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        let reasons: Vec<String> = self
-            .reasons
-            .iter()
-            .map(|(rule, count)| match count {
-                1 => format!("{rule} once"),
-                count => format!("{rule} {count} times"),
-            })
-            .collect();
-        let reasons = reasons.join(", ");
+        let reasons = self.reasons.iter().map(|(rule, count)| match count {
+            1 => format!("{rule} once"),
+            count => format!("{rule} {count} times"),
+        });
+        let reasons = reasons.collect::<Vec<_>>().join(", ");
         let told = match (self.disturbed, self.voided) {
             (0, 0) => None,
             (0, 1) => Some("1 visit was disturbed, is void and was made again".to_owned()),
@@ -110,19 +105,19 @@ impl GuardReport {
                 "{voided} visits were disturbed, are void and were made again"
             )),
             (1, _) => Some("1 visit counts although others disturbed it".to_owned()),
-            (disturbed, _) => Some(format!(
-                "{disturbed} visits count although others disturbed them"
+            (count, _) => Some(format!(
+                "{count} visits count although others disturbed them"
             )),
         };
-        warnings.extend(told.map(|told| format!("{told} ({reasons})")));
-        warnings.extend(self.state_drift.iter().map(|drift| {
+        let told = told.map(|told| format!("{told} ({reasons})"));
+        let drifts = self.state_drift.iter().map(|drift| {
             format!(
                 "{}: the table {} had {} to {} rows after resets to the same block: the state is \
                  not always brought back whole",
                 drift.engine, drift.table, drift.fewest, drift.most
             )
-        }));
-        warnings
+        });
+        told.into_iter().chain(drifts).collect()
     }
 }
 
@@ -130,10 +125,6 @@ impl GuardReport {
 /// the safe and the finalized block in this one, which the fork choices of a pass move and a reset to an
 /// earlier block may leave, clear or clamp. Its rows say nothing about what a pass starts from.
 const TABLES_OF_MARKS: [&str; 1] = ["ChainState"];
-
-fn is_of_marks(table: &str) -> bool {
-    TABLES_OF_MARKS.contains(&table)
-}
 
 fn state_drift(outcome: &Outcome) -> Vec<StateDrift> {
     let mut counts: BTreeMap<(&str, &str), BTreeSet<u64>> = BTreeMap::new();
@@ -144,7 +135,8 @@ fn state_drift(outcome: &Outcome) -> Vec<StateDrift> {
         let passes = visit.facts.passes.iter();
         for database in passes.filter_map(|pass| pass.state.database.as_ref()) {
             let entries = database.entries.iter();
-            for (table, rows) in entries.filter(|(table, _)| !is_of_marks(table)) {
+            let of_state = |(table, _): &(&String, _)| !TABLES_OF_MARKS.contains(&table.as_str());
+            for (table, rows) in entries.filter(of_state) {
                 let key = (cell.engine.as_str(), table.as_str());
                 counts.entry(key).or_default().insert(*rows);
             }

@@ -6,7 +6,6 @@
 mod answer;
 mod attribution;
 mod between;
-mod blocks;
 mod caveats;
 mod facts;
 mod grid;
@@ -22,14 +21,10 @@ mod visits;
 
 pub use attribution::{ChangeReport, MovedReport};
 pub use between::between;
-pub use blocks::BlocksReport;
 pub use guard::{GuardReport, StateDrift};
 pub use html::html;
 pub use markdown::markdown;
-pub use model::{
-    AdaptiveReport, CellReport, EnvironmentReport, EstimateReport, LatencyReport, Report,
-    RoundReport, SteadyReport,
-};
+pub use model::{AdaptiveReport, EnvironmentReport, Report};
 pub use table::{failures, table};
 pub use verify::{published_baseline, verify};
 pub use visits::VisitReport;
@@ -62,22 +57,17 @@ pub struct WriteError {
 /// # Errors
 /// When one cannot be written.
 pub fn write(dir: &Path, report: &Report) -> Result<(), WriteError> {
-    let file = |name: &str, content: Result<Vec<u8>, io::Error>| {
+    for (name, content) in [
+        (JSON_FILE, report.to_json().map_err(io::Error::from)),
+        (MARKDOWN_FILE, Ok(markdown(report))),
+        (HTML_FILE, Ok(html(report))),
+        (CELLS_FILE, cells_csv(report)),
+    ] {
         let path = dir.join(name);
-        content
-            .and_then(|content| std::fs::write(&path, content))
-            .map_err(|reason| WriteError { path, reason })
-    };
-    file(
-        JSON_FILE,
-        report
-            .to_json()
-            .map(String::into_bytes)
-            .map_err(io::Error::from),
-    )?;
-    file(MARKDOWN_FILE, Ok(markdown(report).into_bytes()))?;
-    file(HTML_FILE, Ok(html(report).into_bytes()))?;
-    file(CELLS_FILE, cells_csv(report).map_err(io::Error::other))
+        let written = content.and_then(|content| std::fs::write(&path, content));
+        written.map_err(|reason| WriteError { path, reason })?;
+    }
+    Ok(())
 }
 
 /// Columns of a row per cell, and where `report.json` has them in a cell.
@@ -109,30 +99,23 @@ const CSV_COLUMNS: [(&str, &str); 15] = [
 ];
 
 /// One row per cell, for spreadsheets.
-fn cells_csv(report: &Report) -> Result<Vec<u8>, csv::Error> {
+fn cells_csv(report: &Report) -> io::Result<String> {
     let mut csv = csv::Writer::from_writer(Vec::new());
     let axes = report.configuration.axes.iter();
     let axes = axes.map(|axis| axis.flag.as_str());
     let axes: Vec<&str> = ["engine"].into_iter().chain(axes).chain(["gas"]).collect();
-    let columns = CSV_COLUMNS.iter().map(|(name, _)| *name);
-    csv.write_record(
-        ["id"]
-            .into_iter()
-            .chain(axes.iter().copied())
-            .chain(columns),
-    )?;
+    let columns = CSV_COLUMNS.map(|(name, _)| name);
+    csv.write_record([&["id"][..], &axes, &columns].concat())?;
     for cell in &report.cells {
-        let json = serde_json::to_value(cell).map_err(io::Error::from)?;
+        let json = serde_json::to_value(cell)?;
         let text = |value: Option<&Value>| match value {
             None | Some(Value::Null) => String::new(),
             Some(value) => names::text(value),
         };
         let axes = axes.iter().map(|axis| text(cell.axes.get(*axis)));
-        let columns = CSV_COLUMNS
-            .iter()
-            .map(|(_, place)| text(json.pointer(place)));
+        let columns = CSV_COLUMNS.map(|(_, place)| text(json.pointer(place)));
         csv.write_record([cell.id.clone()].into_iter().chain(axes).chain(columns))?;
     }
-    csv.into_inner()
-        .map_err(|error| io::Error::from(error.error().kind()).into())
+    let text = csv.into_inner().map_err(|error| error.into_error())?;
+    String::from_utf8(text).map_err(io::Error::other)
 }

@@ -2,12 +2,9 @@
 //!
 //! Invariant: two cells of a gas level never share a name.
 
-use super::{
-    grid::NOTHING,
-    model::{CellReport, Report},
-};
+use super::{grid::NOTHING, model::Report};
 use crate::{
-    analyze::Level,
+    analyze::{Level, Summary},
     sweep::{CHUNK_SIZE_FLAG, MIX_AXIS},
 };
 use serde_json::Value;
@@ -16,50 +13,49 @@ use serde_json::Value;
 const ENGINE: &str = "engine";
 
 /// What cells of a sweep differ in beside their payloads.
-pub(super) struct Names(Vec<String>);
+pub(super) struct Names<'r> {
+    pub(super) report: &'r Report,
+    /// The keys among the axes of a cell.
+    pub(super) keys: Vec<String>,
+}
 
-impl Names {
-    pub(super) fn of(report: &Report) -> Self {
+impl<'r> Names<'r> {
+    pub(super) fn of(report: &'r Report) -> Self {
         let settings = &report.configuration;
         let engine = (settings.engines.len() > 1).then(|| ENGINE.to_owned());
         let axes = settings.axes.iter().map(|axis| axis.flag.clone());
         let axes = axes.filter(|flag| flag != MIX_AXIS);
-        let keys: Vec<String> = engine.into_iter().chain(axes).collect();
-        Self(match keys.is_empty() {
-            true => vec![ENGINE.to_owned()],
-            false => keys,
-        })
-    }
-
-    /// The keys among the axes of a cell.
-    pub(super) fn keys(&self) -> &[String] {
-        &self.0
+        let mut keys: Vec<String> = engine.into_iter().chain(axes).collect();
+        if keys.is_empty() {
+            keys.push(ENGINE.to_owned());
+        }
+        Self { report, keys }
     }
 
     /// What people call them.
     pub(super) fn columns(&self) -> Vec<String> {
-        self.0.iter().map(|key| self.column(key)).collect()
+        self.keys.iter().map(|key| self.column(key)).collect()
     }
 
     /// An axis without the group of flags it belongs to, unless that is what tells it from another.
     pub(super) fn column(&self, key: &str) -> String {
         let short = short(key);
-        let alike = self.0.iter().filter(|other| self::short(other) == short);
+        let alike = self.keys.iter().filter(|other| self::short(other) == short);
         if alike.count() > 1 { key } else { short }.to_owned()
     }
 
     /// A cell's values, one for each column.
-    pub(super) fn values(&self, cell: &CellReport) -> Vec<String> {
-        self.0.iter().map(|key| self.value(cell, key)).collect()
+    pub(super) fn values(&self, cell: &Summary) -> Vec<String> {
+        self.keys.iter().map(|key| self.value(cell, key)).collect()
     }
 
     /// A cell's value of an axis.
-    pub(super) fn value(&self, cell: &CellReport, key: &str) -> String {
+    pub(super) fn value(&self, cell: &Summary, key: &str) -> String {
         cell.axes.get(key).map_or(NOTHING.to_owned(), text)
     }
 
     /// The name of a cell within its gas level: `60`, or `60/always`.
-    pub(super) fn label(&self, cell: &CellReport) -> String {
+    pub(super) fn label(&self, cell: &Summary) -> String {
         let mut values = self.values(cell);
         // What an engine lacks says nothing, unless its neighbours have it.
         while values.len() > 1 && values.last().is_some_and(|value| value == NOTHING) {
@@ -69,29 +65,29 @@ impl Names {
     }
 
     /// The name of the cell of that id, or of the cell that an A/A control repeats.
-    pub(super) fn label_of(&self, report: &Report, id: &str) -> String {
-        let mut controls = report.noise_floor.controls.iter();
+    pub(super) fn label_of(&self, id: &str) -> String {
+        let mut controls = self.report.noise_floor.controls.iter();
         let original = controls.find(|control| control.id == id);
         let (prefix, id) = original.map_or(("", id), |control| ("A/A of ", control.of.as_str()));
-        let label = report.cell(id).map(|cell| self.label(cell));
+        let label = self.report.cell(id).map(|cell| self.label(cell));
         format!("{prefix}{}", label.unwrap_or_else(|| id.to_owned()))
     }
 
+    /// The names of some cells or A/A controls, as many as a line holds.
+    pub(super) fn listed<'i>(&self, ids: impl IntoIterator<Item = &'i String>) -> String {
+        listed(ids.into_iter().map(|id| self.label_of(id)))
+    }
+
     /// The cell of a level that has these values.
-    pub(super) fn find<'r>(
-        &self,
-        report: &'r Report,
-        level: &Level,
-        values: &[String],
-    ) -> Option<&'r CellReport> {
-        let mut cells = report.cells.iter().filter(|cell| level.is_of(cell));
+    pub(super) fn find(&self, level: &Level, values: &[String]) -> Option<&'r Summary> {
+        let mut cells = self.report.cells_of(level);
         cells.find(|cell| self.values(cell) == values)
     }
 
     /// What was varied: `chunk size × gas`.
-    pub(super) fn question(&self, report: &Report) -> String {
-        let settings = &report.configuration;
-        let varied = match self.0.as_slice() {
+    pub(super) fn question(&self) -> String {
+        let settings = &self.report.configuration;
+        let varied = match self.keys.as_slice() {
             [one] if one == ENGINE && settings.engines.len() < 2 => Vec::new(),
             _ => self.columns(),
         };
@@ -114,6 +110,21 @@ fn short(flag: &str) -> &str {
             .iter()
             .find_map(|group| flag.strip_prefix(group))
             .unwrap_or(flag),
+    }
+}
+
+/// Most names that a line has.
+const MOST_NAMED: usize = 8;
+
+/// Names, as many as a line holds.
+pub(super) fn listed(names: impl IntoIterator<Item = String>) -> String {
+    let mut names: Vec<String> = names.into_iter().collect();
+    let more = names.len().saturating_sub(MOST_NAMED);
+    names.truncate(MOST_NAMED);
+    let text = names.join(", ");
+    match more {
+        0 => text,
+        more => format!("{text} and {more} more"),
     }
 }
 

@@ -7,12 +7,12 @@
 use super::{
     answer::difference,
     attribution, facts,
-    grid::{Grid, NOTHING},
-    model::{CellReport, EstimateReport, Report},
-    names::Names,
+    grid::{Columns, Grid, NOTHING, or_nothing},
+    model::Report,
+    names::{Names, listed},
 };
 use crate::{
-    analyze::{Level, LevelNoise, Work},
+    analyze::{Interval, Level, LevelNoise, Measured, Quantiles, Response, Summary, Work},
     figures::Place,
     profile::CellProfile,
     record::{
@@ -23,6 +23,7 @@ use crate::{
 };
 
 /// A part of a report.
+#[derive(Default)]
 pub(super) struct Section {
     /// Its name for links.
     pub(super) id: &'static str,
@@ -36,15 +37,16 @@ pub(super) struct Section {
 }
 
 impl Section {
-    fn new(id: &'static str, title: &'static str, about: &'static str) -> Self {
+    fn new(id: &'static str, title: &'static str) -> Self {
         Self {
             id,
             title,
-            about,
-            grids: Vec::new(),
-            lines: Vec::new(),
-            log: Vec::new(),
+            ..Self::default()
         }
+    }
+
+    fn about(self, about: &'static str) -> Self {
+        Self { about, ..self }
     }
 
     fn grid(mut self, grid: Grid) -> Self {
@@ -52,127 +54,84 @@ impl Section {
         self
     }
 
-    fn lines(self, lines: Vec<String>) -> Self {
-        Self { lines, ..self }
-    }
-
-    fn log(self, log: &[String]) -> Self {
-        let log = log.to_vec();
-        Self { log, ..self }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.grids.is_empty() && self.lines.is_empty() && self.log.is_empty()
+    fn lines(mut self, lines: impl IntoIterator<Item = String>) -> Self {
+        self.lines.extend(lines);
+        self
     }
 }
 
 /// Every section that has something to say, in order.
 pub(super) fn all(report: &Report) -> Vec<Section> {
     let failed = telling_failure(report);
-    let sections = [
-        Section::new(
-            "attribution",
-            "Where the time goes",
-            "Milliseconds a block, one phase after another.",
-        )
-        .grid(attribution::table(report))
-        .lines(attribution::lines(report)),
-        Section::new(
-            "cells",
-            "Cells",
-            "Throughputs in Ggas/s; latency is newPayload + forkchoiceUpdated of a payload.",
-        )
-        .grid(cells(report)),
-        Section::new(
-            "comparisons",
-            "Comparisons",
-            "The intervals of a gas level are simultaneous. Resampled is an interval of that pair alone.",
-        )
-        .grid(comparisons(report)),
-        Section::new(
-            "noise",
-            "Noise",
-            "What identical cells differ by, and what would let visits vary less.",
-        )
-        .grid(controls(report))
-        .lines(noise(report)),
-        Section::new(
-            "curves",
-            "Curves",
-            "A parabola over the logarithm of the value, fitted to the logarithm of throughput.",
-        )
-        .grid(curves(report)),
-        Section::new("work", "State root", "Means per block, as the engine counts them.")
+    let mut sections = vec![
+        Section::new("attribution", "Where the time goes")
+            .about("Milliseconds a block, one phase after another.")
+            .grid(attribution::table(report))
+            .lines(attribution::lines(report)),
+        Section::new("cells", "Cells")
+            .about("Throughputs in Ggas/s; latency is newPayload + forkchoiceUpdated of a payload.")
+            .grid(cells(report)),
+        Section::new("comparisons", "Comparisons")
+            .about(
+                "The intervals of a gas level are simultaneous. Resampled is an interval of that pair alone.",
+            )
+            .grid(comparisons(report)),
+        Section::new("noise", "Noise")
+            .about("What identical cells differ by, and what would let visits vary less.")
+            .grid(controls(report))
+            .lines(noise(report)),
+        Section::new("curves", "Curves")
+            .about("A parabola over the logarithm of the value, fitted to the logarithm of throughput.")
+            .grid(curves(report)),
+        Section::new("work", "State root")
+            .about("Means per block, as the engine counts them.")
             .grid(work(report)),
-        Section::new("rounds", "How many rounds", "").grid(decisions(report)),
-        Section::new(
-            "traces",
-            "Traces",
-            "Blocks that were replayed once more with tracing. Perfetto (ui.perfetto.dev) opens the files.",
-        )
-        .grid(traces(report))
-        .lines(report.traces.iter().filter_map(trace_line).collect()),
-        Section::new(
-            "profiles",
-            "Profiles",
-            "Cells that were replayed once more under a profiler.",
-        )
-        .lines(report.profiles.iter().filter_map(profile_line).collect()),
-        Section::new("disturbed", "Disturbed visits", "").grid(facts::disturbed(report)),
-        Section::new("failures", "Failures", "")
-            .lines(failures(report))
-            .log(failed.map_or(&[], |failure| &failure.log)),
-        Section::new("time", "Time", "").lines(vec![facts::time(report)]),
-        Section::new("machine", "Machine", "")
+        Section::new("rounds", "How many rounds").grid(decisions(report)),
+        Section::new("traces", "Traces")
+            .about(
+                "Blocks that were replayed once more with tracing. Perfetto (ui.perfetto.dev) opens the files.",
+            )
+            .grid(traces(report))
+            .lines(report.traces.iter().filter_map(trace_line)),
+        Section::new("profiles", "Profiles")
+            .about("Cells that were replayed once more under a profiler.")
+            .lines(report.profiles.iter().filter_map(profile_line)),
+        Section::new("disturbed", "Disturbed visits").grid(facts::disturbed(report)),
+        Section {
+            log: failed.map_or_else(Vec::new, |failure| failure.log.clone()),
+            ..Section::new("failures", "Failures").lines(failures(report))
+        },
+        Section::new("time", "Time").lines([facts::time(report)]),
+        Section::new("machine", "Machine")
             .grid(facts::preflight(report))
             .grid(facts::state_drift(report))
             .lines(facts::machine(report)),
     ];
-    let told = sections.into_iter().filter(|section| !section.is_empty());
-    told.collect()
+    sections.retain(|of| !of.grids.is_empty() || !of.lines.is_empty() || !of.log.is_empty());
+    sections
 }
 
 /// A row per cell.
 fn cells(report: &Report) -> Grid {
-    let header = [
-        "cell",
-        "newPayload",
-        "wall clock",
-        "engine",
-        "p50 ms",
-        "p90 ms",
-        "p99 ms",
-        "max ms",
-        "knob",
-    ];
-    let rows = report.cells.iter().map(|cell| {
-        let ggas = |estimate: &Option<EstimateReport>| {
-            estimate
-                .as_ref()
-                .map_or(NOTHING.to_owned(), EstimateReport::text)
-        };
-        let ms = |us: Option<f64>| {
-            us.map_or(NOTHING.to_owned(), |us| {
-                Place::digits(us / 1e3, 3).text(us / 1e3)
-            })
-        };
-        let latency = cell.latency_us;
-        [
-            cell.id.clone(),
-            ggas(&cell.new_payload_ggas_per_second),
-            ggas(&cell.wall_clock_ggas_per_second),
-            ggas(&cell.engine_ggas_per_second),
-            ms(latency.map(|latency| latency.p50)),
-            ms(latency.map(|latency| latency.p90)),
-            ms(latency.map(|latency| latency.p99)),
-            ms(latency.map(|latency| latency.max)),
-            knob(cell),
-        ]
-    });
-    Grid::new(header, rows)
+    let ggas = |found: Option<Measured>| or_nothing(found.map(|found| found.ratio.text()));
+    let ms = |cell: &Summary, quantile: fn(Quantiles) -> f64| {
+        let ms = cell.latency_us.map(|found| quantile(found) / 1e3);
+        or_nothing(ms.map(|ms| Place::digits(ms, 3).text(ms)))
+    };
+    Columns::of(&report.cells)
+        .column("cell", |cell| cell.id.clone())
+        .column("newPayload", |cell| ggas(cell.new_payload_ggas_per_second))
+        .column("wall clock", |cell| ggas(cell.wall_clock_ggas_per_second))
+        .column("engine", |cell| ggas(cell.engine_ggas_per_second))
+        .column("p50 ms", |cell| ms(cell, |found| found.p50))
+        .column("p90 ms", |cell| ms(cell, |found| found.p90))
+        .column("p99 ms", |cell| ms(cell, |found| found.p99))
+        .column("max ms", |cell| ms(cell, |found| found.max))
+        .column("knob", |cell| knob(cell))
+        .grid()
 }
 
-fn knob(cell: &CellReport) -> String {
+fn knob(cell: &Summary) -> String {
     let text = &cell.knob.evidence;
     match cell.knob.acted {
         Some(false) => format!("inert: {text}"),
@@ -182,35 +141,32 @@ fn knob(cell: &CellReport) -> String {
 
 /// A row per pair of cells of a level.
 fn comparisons(report: &Report) -> Grid {
-    let rows = report.comparisons.iter().map(|pair| {
-        let resampled = pair.bootstrap.map(|found| {
-            let [low, high] = [found.low, found.high].map(|end| 100.0 * (end - 1.0));
-            let place = Place::of(0.0, Some((low, high)));
-            format!("{} to {} %", place.signed(low), place.signed(high))
-        });
-        [
-            pair.a.clone(),
-            pair.b.clone(),
-            difference(&pair.ratio),
-            pair.verdict.to_string(),
-            pair.relevance
-                .map_or(NOTHING.to_owned(), |found| found.to_string()),
-            resampled.unwrap_or_else(|| NOTHING.to_owned()),
-        ]
-    });
-    Grid::new(
-        ["a", "b", "a to b", "a is", "difference", "resampled"],
-        rows,
-    )
+    let resampled = |found: Interval| {
+        let [low, high] = [found.low, found.high].map(|end| 100.0 * (end - 1.0));
+        let place = Place::of(0.0, Some((low, high)));
+        format!("{} to {} %", place.signed(low), place.signed(high))
+    };
+    Columns::of(&report.comparisons)
+        .column("a", |pair| pair.a.clone())
+        .column("b", |pair| pair.b.clone())
+        .column("a to b", |pair| difference(&pair.ratio))
+        .column("a is", |pair| pair.verdict)
+        .column("difference", |pair| pair.relevance.unwrap_or(NOTHING))
+        .column("resampled", |pair| {
+            or_nothing(pair.bootstrap.map(resampled))
+        })
+        .grid()
 }
 
 /// A row per A/A control.
 fn controls(report: &Report) -> Grid {
-    let rows = report.noise_floor.controls.iter().map(|control| {
-        let rounds = control.rounds.to_string();
-        [control.of.clone(), rounds, difference(&control.ratio)]
-    });
-    Grid::new(["cell", "rounds", "its A/A control to it"], rows)
+    Columns::of(&report.noise_floor.controls)
+        .column("cell", |control| control.of.clone())
+        .column("rounds", |control| control.rounds)
+        .column("its A/A control to it", |control| {
+            difference(&control.ratio)
+        })
+        .grid()
 }
 
 /// How many times as many payloads are proposed for a pass: that halves what payloads contribute.
@@ -267,117 +223,92 @@ fn finer(noise: &LevelNoise, now: f64, interleave: bool) -> Option<String> {
 /// The optimum of every curve: a row each.
 fn curves(report: &Report) -> Grid {
     let names = Names::of(report);
-    let rows = report.levels.iter().flat_map(|level| {
-        level.curves.iter().map(|curve| {
-            let interval = curve.low.zip(curve.high);
-            let place = Place::of(curve.optimum, interval);
+    let levels = report.levels.iter();
+    let all = levels.flat_map(|level| level.curves.iter().map(|curve| (&level.load, curve)));
+    let place = |curve: &Response| Place::of(curve.optimum, curve.low.zip(curve.high));
+    let interval = |curve: &Response| {
+        let (low, high) = curve.low.zip(curve.high)?;
+        let [low, high] = [low, high].map(|end| place(curve).text(end));
+        Some(format!("{low} to {high}"))
+    };
+    Columns::of(all)
+        .column("level", |(load, _)| load.to_string())
+        .column("axis", |(_, curve)| names.column(&curve.axis))
+        .column("tried", |(_, curve)| {
             let (first, last) = curve.ends();
-            [
-                level.load.to_string(),
-                names.column(&curve.axis),
-                format!("{first} to {last}"),
-                place.text(curve.optimum),
-                interval.map_or(NOTHING.to_owned(), |(low, high)| {
-                    format!("{} to {}", place.text(low), place.text(high))
-                }),
-                format!("{:.1} %", 100.0 * curve.misfit),
-            ]
+            format!("{first} to {last}")
         })
-    });
-    let header = [
-        "level",
-        "axis",
-        "tried",
-        "highest at",
-        "interval",
-        "cells off it by",
-    ];
-    Grid::new(header, rows)
+        .column("highest at", |(_, curve)| place(curve).text(curve.optimum))
+        .column("interval", |(_, curve)| or_nothing(interval(curve)))
+        .column("cells off it by", |(_, curve)| {
+            format!("{:.1} %", 100.0 * curve.misfit)
+        })
+        .grid()
 }
 
 /// What the engine counted per block: a row per cell that has counts.
 fn work(report: &Report) -> Grid {
-    let shown = |column: &Column<Sample>, mean: Option<f64>| match (mean, column.about.unit) {
-        (None, _) => NOTHING.to_owned(),
-        (Some(mean), Unit::Nanoseconds) => format!("{:.2}", mean / 1e6),
-        (Some(mean), _) => format!("{mean:.1}"),
-    };
+    let cells = report.cells.iter();
+    let counted = cells.filter_map(|cell| Some((&cell.id, cell.work.as_ref()?)));
+    let counted: Vec<(&String, &Work)> = counted.collect();
     let told = |column: &&Column<Sample>| {
-        let mut works = report.cells.iter().filter_map(|cell| cell.work.as_ref());
-        works.any(|work| work.mean(column.name).is_some())
+        let mut works = counted.iter();
+        works.any(|(_, work)| work.mean(column.name).is_some())
     };
-    let columns: Vec<&Column<Sample>> = Work::columns().filter(told).collect();
-    let rows = report.cells.iter().filter_map(|cell| {
-        let work = cell.work.as_ref()?;
-        let columns = columns.iter();
-        let means = columns.map(|column| shown(column, work.mean(column.name)));
-        Some([cell.id.clone()].into_iter().chain(means).collect())
+    let first = Columns::of(counted.clone()).column("cell", |(id, _)| (*id).clone());
+    let all = Work::columns().filter(told).fold(first, |table, column| {
+        let (label, is_time) = (column.about.label, column.about.unit == Unit::Nanoseconds);
+        let name = if is_time {
+            format!("{label} ms")
+        } else {
+            label.to_owned()
+        };
+        table.column(&name, |(_, work)| {
+            or_nothing(work.mean(column.name).map(|mean| match is_time {
+                true => format!("{:.2}", mean / 1e6),
+                false => format!("{mean:.1}"),
+            }))
+        })
     });
-    let label = |column: &&Column<Sample>| match column.about.unit {
-        Unit::Nanoseconds => format!("{} ms", column.about.label),
-        _ => column.about.label.to_owned(),
-    };
-    let labels = columns.iter().map(label);
-    Grid {
-        header: ["cell".to_owned()].into_iter().chain(labels).collect(),
-        rows: rows.collect(),
-    }
+    all.grid()
 }
 
 /// How the rounds of an adaptive sweep were decided: a row per decision and level.
 fn decisions(report: &Report) -> Grid {
     let decisions = report.adaptive.iter().flat_map(|found| &found.decisions);
     let rows = decisions.flat_map(|decision| {
-        decision.levels.iter().map(|level| {
-            let percent = |part: f64| format!("±{:.1} %", 100.0 * part);
-            [
-                decision.after_round.to_string(),
-                level.load.to_string(),
-                level.precision.map_or(NOTHING.to_owned(), percent),
-                level.wanted_rounds.to_string(),
-                level.given_rounds.to_string(),
-                level.beaten.join(", "),
-                level.futile.join(", "),
-            ]
-        })
+        let levels = decision.levels.iter();
+        levels.map(|level| (decision.after_round, level))
     });
-    let header = [
-        "after round",
-        "level",
-        "precision",
-        "rounds wanted",
-        "rounds to come",
-        "left as beaten",
-        "left undecided",
-    ];
-    Grid::new(header, rows)
+    let percent = |part: f64| format!("±{:.1} %", 100.0 * part);
+    Columns::of(rows)
+        .column("after round", |(round, _)| *round)
+        .column("level", |(_, level)| level.load.to_string())
+        .column("precision", |(_, level)| {
+            or_nothing(level.precision.map(percent))
+        })
+        .column("rounds wanted", |(_, level)| level.wanted_rounds)
+        .column("rounds to come", |(_, level)| level.given_rounds)
+        .column("left as beaten", |(_, level)| level.beaten.join(", "))
+        .column("left undecided", |(_, level)| level.futile.join(", "))
+        .grid()
 }
 
 /// A row per traced block.
 fn traces(report: &Report) -> Grid {
-    let header = [
-        "cell",
-        "block",
-        "measured ms",
-        "traced ms",
-        "spans",
-        "file",
-        "Jaeger",
-    ];
-    let rows = report.traces.iter().flat_map(|cell| {
-        cell.blocks.iter().map(|block| {
-            [
-                cell.cell.clone(),
-                block.block.to_string(),
-                format!("{:.2}", block.measured_ms),
-                format!("{:.2}", block.traced_ms),
-                block.spans.to_string(),
-                block.file.clone(),
-                block.link.clone().unwrap_or_else(|| NOTHING.to_owned()),
-            ]
+    let cells = report.traces.iter();
+    let blocks = cells.flat_map(|of| of.blocks.iter().map(|block| (&of.cell, block)));
+    Columns::of(blocks)
+        .column("cell", |(cell, _)| (*cell).clone())
+        .column("block", |(_, block)| block.block)
+        .column("measured ms", |(_, block)| {
+            format!("{:.2}", block.measured_ms)
         })
-    });
-    Grid::new(header, rows)
+        .column("traced ms", |(_, block)| format!("{:.2}", block.traced_ms))
+        .column("spans", |(_, block)| block.spans)
+        .column("file", |(_, block)| block.file.clone())
+        .column("Jaeger", |(_, block)| or_nothing(block.link.clone()))
+        .grid()
 }
 
 /// What tracing a cell cost, lost or failed at; nothing when it has nothing to say.
@@ -415,8 +346,7 @@ pub(super) fn failures(report: &Report) -> Vec<String> {
         }
     }
     let line = |(failure, visits): (&Failure, Vec<&str>)| {
-        let visits: Vec<String> = visits.into_iter().map(str::to_owned).collect();
-        let visits = super::answer::listed(&visits);
+        let visits = listed(visits.into_iter().map(str::to_owned));
         format!("{visits}, {}: {}", failure.step, failure.cause)
     };
     kinds.into_iter().map(line).collect()
@@ -435,44 +365,27 @@ mod tests {
 
     #[test]
     fn longer_passes_are_proposed_where_payloads_are_the_noise() {
-        let said = |visit, payload, now, interleave| {
+        let longer = "mostly because payloads do: by 1.0 % with 400 payloads a pass";
+        let restarts = "mostly from restart to restart: more rounds separate more";
+        let turns = "mostly from one to the next: --interleave cancels";
+        for (visit, payload, now, interleave, expected) in [
+            (0.0, 0.2, 0.02, false, Some(("2.0 %", longer))),
+            (0.046, 0.2, 0.05, true, Some(("5.0 %", restarts))),
+            (0.046, 0.2, 0.05, false, Some(("5.0 %", turns))),
+            (0.0, 0.0, 0.0, false, None),
+        ] {
+            let (gas, mix) = (Gas(10_000_000), None);
             let noise = LevelNoise {
-                load: Load {
-                    gas: Gas(10_000_000),
-                    mix: None,
-                },
+                load: Load { gas, mix },
                 visit,
                 payload,
                 payloads: 100,
             };
-            finer(&noise, now, interleave)
-        };
-        for (visit, now, interleave, expected) in [
-            (
-                0.0,
-                0.02,
-                false,
-                "2.0 %, mostly because payloads do: by 1.0 % with 400 payloads a pass",
-            ),
-            (
-                0.046,
-                0.05,
-                true,
-                "5.0 %, mostly from restart to restart: more rounds separate more",
-            ),
-            (
-                0.046,
-                0.05,
-                false,
-                "5.0 %, mostly from one to the next: --interleave cancels",
-            ),
-        ] {
-            let found = said(visit, 0.2, now, interleave).unwrap();
-            assert!(
-                found.starts_with(&format!("a visit varies by {expected}")),
-                "{found}"
-            );
+            let found = finer(&noise, now, interleave);
+            let expected = expected.map(|(by, why)| format!("a visit varies by {by}, {why}"));
+            let begins = |found: &String| found.starts_with(expected.as_deref().unwrap_or("?"));
+            assert_eq!(found.is_some(), expected.is_some());
+            assert!(found.iter().all(begins), "{found:?}");
         }
-        assert_eq!(said(0.0, 0.0, 0.0, false), None);
     }
 }

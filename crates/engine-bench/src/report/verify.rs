@@ -18,12 +18,11 @@ const LISTED: usize = 20;
 /// # Errors
 /// When it exists and cannot be read.
 pub fn published_baseline(dir: &Path) -> io::Result<Option<String>> {
-    let published =
-        read(dir, JSON_FILE)?.and_then(|text| serde_json::from_str::<Value>(&text).ok());
-    let named = published
-        .as_ref()
-        .and_then(|found| found["configuration"]["baseline"].as_str());
-    Ok(named.map(str::to_owned))
+    let published = read(dir, JSON_FILE)?;
+    let published = published.and_then(|text| serde_json::from_str::<Value>(&text).ok());
+    let named =
+        published.and_then(|found| Some(found["configuration"]["baseline"].as_str()?.to_owned()));
+    Ok(named)
 }
 
 /// Compares the files of a results folder with a report that was just computed.
@@ -47,20 +46,16 @@ pub fn verify(dir: &Path, report: &Report) -> io::Result<Vec<String>> {
         findings.truncate(LISTED);
         findings.push(format!("{JSON_FILE}: {more} more differences"));
     }
-    let csv = cells_csv(report).map_err(io::Error::other)?;
-    let csv = String::from_utf8(csv).map_err(io::Error::other)?;
     for (name, computed) in [
         (MARKDOWN_FILE, markdown(report)),
         (HTML_FILE, html(report)),
-        (CELLS_FILE, csv),
+        (CELLS_FILE, cells_csv(report)?),
     ] {
         match read(dir, name)? {
             None => findings.push(format!("{name} is missing")),
             Some(published) if published != computed => {
-                let line = published
-                    .lines()
-                    .zip(computed.lines())
-                    .position(|(published, computed)| published != computed);
+                let mut lines = published.lines().zip(computed.lines());
+                let line = lines.position(|(published, computed)| published != computed);
                 let line = line.map_or_else(|| computed.lines().count(), |line| line + 1);
                 findings.push(format!(
                     "{name} differs from what the samples give at line {line}"

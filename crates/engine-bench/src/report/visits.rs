@@ -3,14 +3,14 @@
 //! Invariant: a visit without numbers is listed without them.
 
 use crate::{
-    analyze::Outcome,
+    analyze::{Outcome, throughput},
     record::{Attempt, Ended, Interleaving, Sample, VisitFacts},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::HashMap;
 
 /// One visit.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct VisitReport {
     /// Id of its cell, or of an A/A control.
     pub cell: String,
@@ -30,7 +30,7 @@ pub struct VisitReport {
     /// The same relative to the mean of its cell: -0.04 is 4 % slower.
     pub relative: Option<f64>,
     /// With whom it took turns, payload by payload.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub interleaving: Option<Interleaving>,
     /// What was found beside its samples, and what disturbed it.
     #[serde(flatten)]
@@ -39,25 +39,24 @@ pub struct VisitReport {
 
 /// Lists the visits of a sweep.
 pub(super) fn visits(outcome: &Outcome) -> Vec<VisitReport> {
-    let means: HashMap<&str, f64> = outcome
-        .passes
-        .iter()
-        .filter_map(|(cell, rounds)| {
-            let logs: Vec<f64> = rounds.values().filter_map(|pass| log(pass)).collect();
-            let mean = logs.iter().sum::<f64>() / logs.len() as f64;
-            mean.is_finite().then_some((cell.as_str(), mean))
-        })
-        .collect();
+    let mean = |cell: &str| {
+        let logs: Vec<f64> = outcome
+            .rounds(cell)
+            .filter_map(|(_, pass)| log(pass))
+            .collect();
+        let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+        mean.is_finite().then_some(mean)
+    };
+    let means = outcome.passes.keys();
+    let means = means.filter_map(|cell| Some((cell.as_str(), mean(cell)?)));
+    let means: HashMap<&str, f64> = means.collect();
     let first_ms = outcome.attempts.first();
     let first_ms = first_ms.map_or(0, |attempt| attempt.began_unix_ms);
     let visit = |attempt: &Attempt| {
         let finished = attempt.ended == Ended::Finished;
-        let pass = outcome
-            .passes
-            .get(&attempt.cell)
-            .and_then(|rounds| rounds.get(&attempt.round))
-            .filter(|_| finished);
-        let log = pass.and_then(|pass| log(pass));
+        let mut rounds = outcome.rounds(&attempt.cell);
+        let pass = rounds.find(|(round, _)| finished && *round == attempt.round);
+        let log = pass.and_then(|(_, pass)| log(pass));
         let mean = means.get(attempt.cell.as_str());
         VisitReport {
             cell: attempt.cell.clone(),
@@ -77,8 +76,6 @@ pub(super) fn visits(outcome: &Outcome) -> Vec<VisitReport> {
 
 /// Logarithm of the execution throughput of a pass.
 fn log(pass: &[Sample]) -> Option<f64> {
-    let gas: u64 = pass.iter().map(|sample| sample.gas_used).sum();
-    let time_ns: u64 = pass.iter().map(Sample::total_ns).sum();
-    let log = (gas as f64 / time_ns as f64).ln();
+    let log = throughput(pass).ggas_per_second()?.ln();
     log.is_finite().then_some(log)
 }

@@ -53,43 +53,25 @@ pub(super) struct Shape {
     title: String,
 }
 
-enum Form {
+/// What it looks like.
+pub(super) enum Form {
+    /// A filled circle.
     Dot(Point),
     Ring(Point),
+    /// A filled rectangle between two opposite corners.
     Box(Point, Point),
     Line(Vec<Point>),
+    /// Its title, to the right of a point and below it.
     Text(Point),
 }
 
 impl Shape {
-    pub(super) fn dot(at: Point, colour: RGBColor, title: String) -> Self {
-        Self::new(Form::Dot(at), colour, title)
-    }
-
-    pub(super) fn ring(at: Point, colour: RGBColor, title: String) -> Self {
-        Self::new(Form::Ring(at), colour, title)
-    }
-
-    /// A filled rectangle between two opposite corners.
-    pub(super) fn rect(corners: (Point, Point), colour: RGBColor, title: String) -> Self {
-        Self::new(Form::Box(corners.0, corners.1), colour, title)
-    }
-
-    pub(super) fn line(points: Vec<Point>, colour: RGBColor) -> Self {
-        Self::new(Form::Line(points), colour, String::new())
-    }
-
-    /// Words to the right of a point and below it.
-    pub(super) fn text(at: Point, words: String) -> Self {
-        Self::new(Form::Text(at), GREY, words)
-    }
-
-    fn new(form: Form, colour: RGBColor, title: String) -> Self {
+    pub(super) fn new(form: Form, colour: RGBColor, title: impl Into<String>) -> Self {
         Self {
             form,
             colour,
             opacity: 1.0,
-            title,
+            title: title.into(),
         }
     }
 
@@ -155,11 +137,7 @@ impl Axis {
         }
         if steps.len() < 2 {
             // A narrow range: its ends say more than a round number.
-            steps = vec![
-                10f64.powf(low),
-                10f64.powf((low + high) / 2.0),
-                10f64.powf(high),
-            ];
+            steps = Vec::from([low, (low + high) / 2.0, high].map(|at| 10f64.powf(at)));
         }
         let text = |value: f64| {
             let decimals = (2.0 - value.log10().floor()).clamp(0.0, 4.0) as usize;
@@ -169,12 +147,10 @@ impl Axis {
                 false => text,
             }
         };
+        let ticks = steps.iter().map(|value| (value.log10(), text(*value)));
         Self {
             ends,
-            ticks: steps
-                .iter()
-                .map(|value| (value.log10(), text(*value)))
-                .collect(),
+            ticks: ticks.collect(),
             unit: unit.to_owned(),
         }
     }
@@ -221,22 +197,7 @@ impl Axis {
     }
 }
 
-/// An axis as plotters takes it.
-struct Scale {
-    ends: Point,
-    ticks: Vec<f64>,
-}
-
-impl Scale {
-    fn of(axis: &Axis) -> Self {
-        Self {
-            ends: axis.ends,
-            ticks: axis.ticks.iter().map(|(at, _)| *at).collect(),
-        }
-    }
-}
-
-impl Ranged for Scale {
+impl Ranged for &Axis {
     type FormatOption = DefaultFormatting;
     type ValueType = f64;
 
@@ -247,10 +208,9 @@ impl Ranged for Scale {
     }
 
     fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
-        if hint.weight().allow_light_points() {
-            Vec::new()
-        } else {
-            self.ticks.clone()
+        match hint.weight().allow_light_points() {
+            true => Vec::new(),
+            false => self.ticks.iter().map(|(at, _)| *at).collect(),
         }
     }
 
@@ -287,12 +247,10 @@ fn nice(value: f64) -> f64 {
 
 /// The smallest and largest value with some air around them; `None` without values.
 pub(super) fn span(values: impl IntoIterator<Item = f64>) -> Option<Point> {
-    let (low, high) = values
-        .into_iter()
-        .filter(|value| value.is_finite())
-        .fold((f64::MAX, f64::MIN), |(low, high), value| {
-            (low.min(value), high.max(value))
-        });
+    let finite = values.into_iter().filter(|value| value.is_finite());
+    let (low, high) = finite.fold((f64::MAX, f64::MIN), |(low, high), value| {
+        (low.min(value), high.max(value))
+    });
     let air = 0.05 * (high - low).max(1e-3 * high.abs()).max(1e-9);
     (low <= high).then_some((low - air, high + air))
 }
@@ -329,7 +287,7 @@ fn plot(
         .margin_right(2 * MARGIN)
         .x_label_area_size(X_LABELS)
         .y_label_area_size(16 + unit + LETTER * y.letters() as u32)
-        .build_cartesian_2d(Scale::of(x), Scale::of(y))?;
+        .build_cartesian_2d(x, y)?;
     let (x_text, y_text) = (|at: &f64| x.text(*at), |at: &f64| y.text(*at));
     let mut mesh = chart.configure_mesh();
     mesh.x_label_formatter(&x_text)
@@ -346,24 +304,19 @@ fn plot(
     for shape in shapes {
         let style = shape.colour.mix(shape.opacity);
         match &shape.form {
-            Form::Dot(at) => {
-                chart.draw_series([Circle::new(*at, DOT, style.filled())])?;
-            }
-            Form::Ring(at) => {
-                chart.draw_series([Circle::new(*at, DOT, style.stroke_width(2))])?;
-            }
+            Form::Dot(at) => chart.draw_series([Circle::new(*at, DOT, style.filled())])?,
+            Form::Ring(at) => chart.draw_series([Circle::new(*at, DOT, style.stroke_width(2))])?,
             Form::Box(from, to) => {
-                chart.draw_series([Rectangle::new([*from, *to], style.filled())])?;
+                chart.draw_series([Rectangle::new([*from, *to], style.filled())])?
             }
             Form::Line(points) => {
-                let line = PathElement::new(points.clone(), style.stroke_width(1));
-                chart.draw_series([line])?;
+                chart.draw_series([PathElement::new(points.clone(), style.stroke_width(1))])?
             }
             Form::Text(at) => {
                 let font = LABELS.into_font().color(&shape.colour);
-                chart.draw_series([Text::new(shape.title.clone(), *at, font)])?;
+                chart.draw_series([Text::new(shape.title.clone(), *at, font)])?
             }
-        }
+        };
     }
     Ok(())
 }
@@ -416,11 +369,11 @@ mod tests {
     #[test]
     fn titles_go_to_their_shapes_in_order() {
         let shapes = [
-            Shape::line(vec![(0.0, 0.0), (1.0, 1.0)], GREY),
-            Shape::dot((0.5, 0.5), GOOD, "a <dot>".into()),
-            Shape::rect(((0.0, 0.0), (1.0, 1.0)), GREY, "a box".into()).faint(0.0),
-            Shape::dot((0.1, f64::NAN), GOOD, "nowhere".into()),
-            Shape::ring((0.2, 0.2), GOOD, "a ring".into()),
+            Shape::new(Form::Line(vec![(0.0, 0.0), (1.0, 1.0)]), GREY, ""),
+            Shape::new(Form::Dot((0.5, 0.5)), GOOD, "a <dot>"),
+            Shape::new(Form::Box((0.0, 0.0), (1.0, 1.0)), GREY, "a box").faint(0.0),
+            Shape::new(Form::Dot((0.1, f64::NAN)), GOOD, "nowhere"),
+            Shape::new(Form::Ring((0.2, 0.2)), GOOD, "a ring"),
         ];
         let axis = || Axis::linear((0.0, 1.0), "u");
         let svg = draw(&axis(), &axis(), 100, &shapes).unwrap();

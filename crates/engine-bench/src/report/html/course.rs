@@ -2,15 +2,11 @@
 //! block by block.
 
 use super::{
-    super::{
-        model::{CellReport, Report},
-        names::Names,
-        visits::VisitReport,
-    },
-    chart::{Axis, COLOURS, GREY, Shape, draw, row, span},
+    super::{model::Report, names::Names, visits::VisitReport},
+    chart::{Axis, COLOURS, Form, GREY, Shape, draw, row, span},
     figure::{Figure, Key},
 };
-use crate::analyze::Level;
+use crate::analyze::{Blocks, Level, Summary};
 
 const HEIGHT: u32 = 180;
 const ROW: u32 = 26;
@@ -26,36 +22,28 @@ pub(super) fn precision(report: &Report) -> Option<Figure> {
     let (mut shapes, mut figures, mut last, mut key) = (Vec::new(), Vec::new(), 0, Vec::new());
     for (index, level) in report.levels.iter().enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
-        let mut widths = report
-            .widths
-            .iter()
-            .filter(|widths| widths.load == level.load);
-        let rounds = widths.next().map_or(&[][..], |widths| &widths.rounds);
+        let mut widths = report.widths.iter();
+        let widths = widths.find(|widths| widths.load == level.load);
+        let rounds = widths.map_or(&[][..], |widths| &widths.rounds);
         let log = |part: f64| (100.0 * part).max(LEAST).log10();
         let points: Vec<(f64, f64)> = rounds
             .iter()
             .map(|width| (width.round as f64, log(width.half)))
             .collect();
+        figures.extend(points.iter().map(|(_, width)| *width));
         for (width, point) in rounds.iter().zip(&points) {
-            let title = format!(
-                "{}, after round {}: ±{:.2} %",
-                level.load,
-                width.round,
-                100.0 * width.half
-            );
-            shapes.push(Shape::dot(*point, colour, title));
+            let (load, round, half) = (&level.load, width.round, 100.0 * width.half);
+            let title = format!("{load}, after round {round}: ±{half:.2} %");
+            shapes.push(Shape::new(Form::Dot(*point), colour, title));
             last = last.max(width.round);
         }
-        shapes.push(Shape::line(points.clone(), colour));
-        figures.extend(points.iter().map(|(_, width)| *width));
+        shapes.push(Shape::new(Form::Line(points), colour, ""));
         for (round, gap) in gaps(report, level) {
-            let title = format!(
-                "{}, round {round}: A/A control {:+.2} %",
-                level.load,
-                100.0 * gap
-            );
-            shapes.push(Shape::ring((round as f64, log(gap.abs())), colour, title));
-            figures.push(log(gap.abs()));
+            let (load, percent) = (&level.load, 100.0 * gap);
+            let title = format!("{load}, round {round}: A/A control {percent:+.2} %");
+            let gap = log(gap.abs());
+            shapes.push(Shape::new(Form::Ring((round as f64, gap)), colour, title));
+            figures.push(gap);
             last = last.max(round);
         }
         key.push((level.load.to_string(), colour));
@@ -74,23 +62,16 @@ pub(super) fn precision(report: &Report) -> Option<Figure> {
 
 /// Throughput of the A/A controls of a level over that of their originals, less 1, by round.
 fn gaps(report: &Report, level: &Level) -> Vec<(u64, f64)> {
-    let controls = report.noise_floor.controls.iter().filter(|control| {
-        report
-            .cell(&control.of)
-            .is_some_and(|cell| level.is_of(cell))
-    });
+    let controls = report.noise_floor.controls.iter();
+    let controls = controls.filter(|control| report.is_of(level, &control.of));
     let gaps = controls.flat_map(|control| {
-        let original = report
-            .cell(&control.of)
-            .map_or(&[][..], |cell| &cell.rounds);
-        original.iter().filter_map(|round| {
+        let original = report.cell(&control.of).into_iter();
+        original.flat_map(|cell| &cell.rounds).filter_map(|first| {
             let mut visits = report.visits.iter().rev();
             let again =
-                visits.find(|visit| visit.cell == control.id && visit.round == round.round)?;
-            Some((
-                round.round,
-                again.ggas_per_second? / round.ggas_per_second - 1.0,
-            ))
+                |visit: &&VisitReport| visit.cell == control.id && visit.round == first.round;
+            let again = visits.find(again)?.ggas_per_second?;
+            Some((first.round, again / first.ggas_per_second - 1.0))
         })
     });
     gaps.collect()
@@ -131,25 +112,25 @@ fn title(index: usize, visit: &VisitReport) -> String {
 pub(super) fn drift(report: &Report) -> Option<Figure> {
     let level_of = |visit: &VisitReport| {
         let id = original(report, &visit.cell);
-        let cell = report.cells.iter().find(|cell| cell.id == id)?;
-        report.levels.iter().position(|level| level.is_of(cell))
+        report
+            .levels
+            .iter()
+            .position(|level| report.is_of(level, id))
     };
     let known = || shown(report).filter_map(|(index, visit)| Some((index, visit, visit.relative?)));
     known().find(|(_, visit, _)| visit.round > 1)?;
-    let x = Axis::linear(
-        span(known().map(|(_, visit, _)| minutes(visit)))?,
-        "minutes",
-    );
+    let ends = span(known().map(|(_, visit, _)| minutes(visit)))?;
+    let x = Axis::linear(ends, "minutes");
     let y = span(known().map(|(.., relative)| 100.0 * relative).chain([0.0]))?;
     let colour = |level: Option<usize>| level.map_or(GREY, |level| COLOURS[level % COLOURS.len()]);
     let mut shapes: Vec<Shape> = known()
         .map(|(index, visit, relative)| {
             let at = (minutes(visit), 100.0 * relative);
-            Shape::dot(at, colour(level_of(visit)), title(index, visit)).faint(0.8)
+            Shape::new(Form::Dot(at), colour(level_of(visit)), title(index, visit)).faint(0.8)
         })
         .collect();
-    let ends = span(known().map(|(_, visit, _)| minutes(visit)))?;
-    shapes.push(Shape::line(vec![(ends.0, 0.0), (ends.1, 0.0)], GREY));
+    let zero = Form::Line(vec![(ends.0, 0.0), (ends.1, 0.0)]);
+    shapes.push(Shape::new(zero, GREY, ""));
     let levels = report.levels.iter().enumerate();
     let key = levels.map(|(index, level)| (level.load.to_string(), colour(Some(index))));
     Some(Figure {
@@ -161,43 +142,41 @@ pub(super) fn drift(report: &Report) -> Option<Figure> {
 
 /// Latency from block to block, as a strip of shades for each cell.
 pub(super) fn strips(report: &Report, level: &Level) -> Option<Figure> {
-    let cells = report.cells.iter().filter(|cell| level.is_of(cell));
-    let cells: Vec<&CellReport> = cells.filter(|cell| cell.blocks.is_some()).collect();
-    let rows = cells.len();
-    let found = || cells.iter().filter_map(|cell| cell.blocks.as_ref());
-    let times = || found().flat_map(|blocks| &blocks.median_us).copied();
-    let (low, high) = (times().min()?.max(1), times().max()?.max(1));
-    let range = (high as f64 / low as f64).ln().max(1e-9);
+    let cells = report.cells_of(level);
+    let told = cells.filter_map(|cell| Some((cell, cell.blocks.as_ref()?)));
+    let told: Vec<(&Summary, &Blocks)> = told.collect();
+    let times = || told.iter().flat_map(|(_, blocks)| &blocks.median_us);
+    let [low, high] = [*times().min()?, *times().max()?].map(|us| us.max(1) as f64);
+    let range = (high / low).ln().max(1e-9);
     let mut shapes = Vec::new();
     let (mut first, mut last) = (f64::MAX, f64::MIN);
-    for (index, cell) in cells.iter().enumerate() {
-        let Some(blocks) = &cell.blocks else { continue };
-        let (y, step) = (row(index, rows), blocks.blocks_per_entry);
+    for (index, (cell, blocks)) in told.iter().enumerate() {
+        let (y, step) = (row(index, told.len()), blocks.blocks_per_entry);
         for (entry, us) in (0u64..).zip(&blocks.median_us) {
             let from = blocks.first_block + entry * step;
-            let corners = ((from as f64, y - 0.42), ((from + step) as f64, y + 0.42));
+            let (left, right) = (from as f64, (from + step) as f64);
             let which = match step {
                 1 => format!("block {from}"),
                 _ => format!("blocks {from} to {}", from + step - 1),
             };
-            let ms = *us as f64 / 1e3;
-            let title = format!("{}, {which}: {ms:.2} ms", cell.id);
-            let shade = ((*us).max(1) as f64 / low as f64).ln() / range;
-            shapes.push(Shape::rect(corners, COLOURS[2], title).faint(0.06 + 0.94 * shade));
-            (first, last) = (first.min(from as f64), last.max((from + step) as f64));
+            let title = format!("{}, {which}: {:.2} ms", cell.id, *us as f64 / 1e3);
+            let shade = ((*us).max(1) as f64 / low).ln() / range;
+            let strip = Form::Box((left, y - 0.42), (right, y + 0.42));
+            shapes.push(Shape::new(strip, COLOURS[2], title).faint(0.06 + 0.94 * shade));
+            (first, last) = (first.min(left), last.max(right));
         }
     }
     let names = Names::of(report);
-    let labels: Vec<String> = cells.iter().map(|cell| names.label(cell)).collect();
+    let labels: Vec<String> = told.iter().map(|(cell, _)| names.label(cell)).collect();
     let (x, y) = (Axis::linear((first, last), "block"), Axis::rows(&labels));
     Some(Figure {
-        svg: draw(&x, &y, ROW * rows.max(1) as u32, &shapes)?,
+        svg: draw(&x, &y, ROW * told.len() as u32, &shapes)?,
         caption: format!(
             "{}: latency of each block, median of visits: the stronger the colour the slower, from {:.2} to \
              {:.2} ms.",
             level.load,
-            low as f64 / 1e3,
-            high as f64 / 1e3
+            low / 1e3,
+            high / 1e3
         ),
         key: Key::new(),
     })

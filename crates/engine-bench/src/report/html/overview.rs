@@ -5,15 +5,18 @@
 
 use super::{
     super::{
-        answer::difference,
-        attribution::{GROUPS, grouped},
-        model::{CellReport, Report},
+        answer::{Percent, difference},
+        attribution::grouped,
+        model::Report,
         names::Names,
     },
-    chart::{Axis, COLOURS, GREY, Point, Shape, draw, row, span},
+    chart::{Axis, COLOURS, Form, GREY, Point, Shape, draw, row, span},
     figure::Figure,
 };
-use crate::{analyze::Level, figures, sweep::CHUNK_SIZE_FLAG};
+use crate::{
+    analyze::{GROUPS, Level, Summary},
+    sweep::CHUNK_SIZE_FLAG,
+};
 use plotters::style::RGBColor;
 
 const HEIGHT: u32 = 220;
@@ -26,19 +29,25 @@ const APART: f64 = 0.016;
 /// by side. Nothing where no cell has another to be held against.
 pub(super) fn overview(report: &Report) -> Option<Figure> {
     let names = Names::of(report);
+    let mut labels = Vec::new();
+    for label in report.cells.iter().map(|cell| names.label(cell)) {
+        if !labels.contains(&label) {
+            labels.push(label);
+        }
+    }
+    let axis = numeric_axis(report, &names);
     let overview = Overview {
-        axis: numeric_axis(report, &names),
-        labels: labels(report, &names),
-        report,
-        names: &names,
+        names,
+        axis,
+        labels,
     };
     overview.drawn()
 }
 
 /// The axis with the most values, if they are all numbers.
-fn numeric_axis(report: &Report, names: &Names) -> Option<String> {
+fn numeric_axis(report: &Report, names: &Names<'_>) -> Option<String> {
     let axes = report.configuration.axes.iter();
-    let axes = axes.filter(|axis| names.keys().contains(&axis.flag) && axis.values.len() > 1);
+    let axes = axes.filter(|axis| names.keys.contains(&axis.flag) && axis.values.len() > 1);
     let is_number = |value: &String| value.parse().is_ok_and(|value: f64| value > 0.0);
     let numeric = axes.filter(|axis| axis.values.iter().all(is_number));
     // Of equally long ones the first.
@@ -46,45 +55,30 @@ fn numeric_axis(report: &Report, names: &Names) -> Option<String> {
     longest.map(|axis| axis.flag.clone())
 }
 
-/// The names of all cells, each once.
-fn labels(report: &Report, names: &Names) -> Vec<String> {
-    let mut labels = Vec::new();
-    for label in report.cells.iter().map(|cell| names.label(cell)) {
-        if !labels.contains(&label) {
-            labels.push(label);
-        }
-    }
-    labels
-}
-
 struct Overview<'a> {
-    report: &'a Report,
-    names: &'a Names,
+    names: Names<'a>,
     axis: Option<String>,
+    /// The names of all cells, each once.
     labels: Vec<String>,
 }
 
 /// Cells that a line joins: of one level, and of one setting of the axes that are not drawn along.
-type Series<'a> = (String, &'a Level, Vec<&'a CellReport>);
+type Series<'a> = (String, &'a Level, Vec<&'a Summary>);
 
 /// A cell beside the reference of its level, in percent.
 struct Held {
     at: f64,
     percent: f64,
-    ends: Option<(f64, f64)>,
+    ends: Option<Point>,
     is_best: bool,
     title: String,
-}
-
-fn percent(ratio: f64) -> f64 {
-    100.0 * (ratio - 1.0)
 }
 
 impl<'a> Overview<'a> {
     fn series(&self) -> Vec<Series<'a>> {
         let mut series: Vec<Series<'a>> = Vec::new();
-        for level in &self.report.levels {
-            for cell in self.report.cells.iter().filter(|cell| level.is_of(cell)) {
+        for level in &self.names.report.levels {
+            for cell in self.names.report.cells_of(level) {
                 let name = [level.load.to_string(), self.others(cell)].join(" ");
                 let name = name.trim_end().to_owned();
                 match series.iter_mut().find(|(known, ..)| *known == name) {
@@ -97,16 +91,16 @@ impl<'a> Overview<'a> {
     }
 
     /// Values of the axes that are not drawn along.
-    fn others(&self, cell: &CellReport) -> String {
+    fn others(&self, cell: &Summary) -> String {
         let along = self.axis.as_ref();
-        let values = self.names.keys().iter().zip(self.names.values(cell));
+        let values = self.names.keys.iter().zip(self.names.values(cell));
         let others = values.filter(|(key, _)| along.is_some_and(|along| *key != along));
         let others: Vec<String> = others.map(|(_, value)| value).collect();
         others.join("/")
     }
 
     /// Where a cell is along the axis.
-    fn at(&self, cell: &CellReport) -> Option<f64> {
+    fn at(&self, cell: &Summary) -> Option<f64> {
         let Some(axis) = &self.axis else {
             let label = self.names.label(cell);
             let place = self.labels.iter().position(|known| *known == label);
@@ -115,44 +109,38 @@ impl<'a> Overview<'a> {
         Some(self.names.value(cell, axis).parse::<f64>().ok()?.log10())
     }
 
-    fn held(&self, level: &Level, cell: &CellReport) -> Option<Held> {
-        let name = format!("{}, {}", level.load, self.names.label(cell));
-        let at = self.at(cell)?;
-        let is_best = level.best.contains(&cell.id);
-        if level.reference.as_ref() == Some(&cell.id) {
-            return Some(Held {
-                at,
-                percent: 0.0,
-                ends: None,
-                is_best,
-                title: format!("{name}: reference"),
-            });
-        }
-        let pair = level.versus.iter().find(|pair| pair.a == cell.id)?;
-        let ends = pair.ratio.ends().filter(|ends| figures::is_telling(*ends));
+    fn held(&self, level: &Level, cell: &Summary) -> Option<Held> {
+        let pair = level.versus.iter().find(|pair| pair.a == cell.id);
+        let (percent, ends, said) = match pair.map(|pair| (Percent::of(&pair.ratio), pair)) {
+            Some((found, pair)) => (
+                found.value,
+                found.ends,
+                format!("{}: {}", difference(&pair.ratio), pair.verdict),
+            ),
+            None if level.reference.as_ref() == Some(&cell.id) => {
+                (0.0, None, "reference".to_owned())
+            }
+            None => return None,
+        };
         Some(Held {
-            at,
-            percent: percent(pair.ratio.value),
-            ends: ends.map(|(low, high)| (percent(low), percent(high))),
-            is_best,
-            title: format!("{name}: {}: {}", difference(&pair.ratio), pair.verdict),
+            at: self.at(cell)?,
+            percent,
+            ends,
+            is_best: level.best.contains(&cell.id),
+            title: format!("{}, {}: {said}", level.load, self.names.label(cell)),
         })
     }
 
     fn drawn(&self) -> Option<Figure> {
         let series = self.series();
         let held = series.iter().map(|(_, level, cells)| -> Vec<Held> {
-            cells
-                .iter()
-                .filter_map(|cell| self.held(level, cell))
-                .collect()
+            let held = cells.iter().filter_map(|cell| self.held(level, cell));
+            held.collect()
         });
         let held: Vec<Vec<Held>> = held.collect();
         // A picture of references alone says nothing.
-        self.report
-            .levels
-            .iter()
-            .find(|level| !level.versus.is_empty())?;
+        let mut levels = self.names.report.levels.iter();
+        levels.find(|level| !level.versus.is_empty())?;
         let all = || held.iter().flatten();
         let heights = all().flat_map(|held| {
             let (low, high) = held.ends.unwrap_or((held.percent, held.percent));
@@ -165,28 +153,19 @@ impl<'a> Overview<'a> {
             .chain(defaults.iter().map(|(at, _)| *at));
         let (first, last) = span(places)?;
         let wide = last - first;
-        let mut shapes = vec![Shape::line(vec![(first, 0.0), (last, 0.0)], GREY)];
-        shapes.extend(self.report.noise_floor.relative.map(|floor| {
-            let corners = (
-                (first, percent(1.0 / (1.0 + floor))),
-                (last, percent(1.0 + floor)),
-            );
-            Shape::rect(
-                corners,
-                GREY,
-                format!("noise floor: {:.1} %", 100.0 * floor),
-            )
-            .faint(0.2)
+        let zero = Form::Line(vec![(first, 0.0), (last, 0.0)]);
+        let mut shapes = vec![Shape::new(zero, GREY, "")];
+        shapes.extend(self.names.report.noise_floor.relative.map(|floor| {
+            let [low, high] = [1.0 / (1.0 + floor), 1.0 + floor].map(|end| 100.0 * (end - 1.0));
+            let title = format!("noise floor: {:.1} %", 100.0 * floor);
+            Shape::new(Form::Box((first, low), (last, high)), GREY, title).faint(0.2)
         }));
         for (at, title) in &defaults {
-            let half = BAR * wide / 2.0;
-            let corners = ((at - half, y_ends.0), (at + half, y_ends.1));
-            shapes.push(Shape::rect(corners, GREY, title.clone()));
-            let beside = (
-                at + 2.0 * BAR * wide,
-                y_ends.0 + 0.1 * (y_ends.1 - y_ends.0),
-            );
-            shapes.push(Shape::text(beside, "default".to_owned()));
+            let (half, height) = (BAR * wide / 2.0, y_ends.1 - y_ends.0);
+            let bar = Form::Box((at - half, y_ends.0), (at + half, y_ends.1));
+            shapes.push(Shape::new(bar, GREY, title));
+            let beside = Form::Text((at + 4.0 * half, y_ends.0 + 0.1 * height));
+            shapes.push(Shape::new(beside, GREY, "default"));
         }
         for (index, held) in held.iter().enumerate() {
             let apart = APART * wide * (index as f64 - (series.len() - 1) as f64 / 2.0);
@@ -208,11 +187,8 @@ impl<'a> Overview<'a> {
             let places = (0u32..).map(f64::from).zip(self.labels.clone());
             return Axis::labelled(ends, places, &self.names.columns().join(" / "));
         };
-        let values = self
-            .report
-            .cells
-            .iter()
-            .map(|cell| self.names.value(cell, axis));
+        let cells = self.names.report.cells.iter();
+        let values = cells.map(|cell| self.names.value(cell, axis));
         let mut values: Vec<(f64, String)> = values
             .filter_map(|text| Some((text.parse::<f64>().ok()?.log10(), text)))
             .collect();
@@ -227,14 +203,12 @@ impl<'a> Overview<'a> {
     /// What engines take where the axis is not given, each value once.
     fn defaults(&self) -> Vec<(f64, String)> {
         let mut defaults: Vec<(f64, String)> = Vec::new();
-        for engine in &self.report.configuration.engines {
+        for engine in &self.names.report.configuration.engines {
             let value = self.axis.as_ref();
-            let value = value.and_then(|axis| self.report.default_of(&engine.name, axis));
-            let at = value
-                .and_then(|value| value.parse::<f64>().ok())
-                .map(f64::log10);
-            let at =
-                at.filter(|at| at.is_finite() && defaults.iter().all(|(known, _)| known != at));
+            let value = value.and_then(|axis| self.names.report.default_of(&engine.name, axis));
+            let at = value.and_then(|value| Some(value.parse::<f64>().ok()?.log10()));
+            let is_new = |at: &f64| defaults.iter().all(|(known, _)| known != at);
+            let at = at.filter(|at| at.is_finite() && is_new(at));
             defaults.extend(at.map(|at| (at, format!("default of {}", engine.name))));
         }
         defaults
@@ -243,28 +217,18 @@ impl<'a> Overview<'a> {
 
 /// A line through the cells of a series, and each of them with its interval.
 fn marks(held: &[Held], colour: RGBColor, apart: f64, wide: f64) -> Vec<Shape> {
-    let mut points: Vec<Point> = held
-        .iter()
-        .map(|held| (held.at + apart, held.percent))
-        .collect();
+    let points = held.iter().map(|held| (held.at + apart, held.percent));
+    let mut points: Vec<Point> = points.collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut shapes = vec![Shape::line(points, colour).faint(0.6)];
+    let mut shapes = vec![Shape::new(Form::Line(points), colour, "").faint(0.6)];
     for held in held {
-        let at = held.at + apart;
+        let (at, half) = (held.at + apart, BAR * wide / 2.0);
         shapes.extend(held.ends.map(|(low, high)| {
-            let half = BAR * wide / 2.0;
-            Shape::rect(
-                ((at - half, low), (at + half, high)),
-                colour,
-                held.title.clone(),
-            )
+            let bar = Form::Box((at - half, low), (at + half, high));
+            Shape::new(bar, colour, &held.title)
         }));
-        let mean = if held.is_best {
-            Shape::dot
-        } else {
-            Shape::ring
-        };
-        shapes.push(mean((at, held.percent), colour, held.title.clone()));
+        let mean = if held.is_best { Form::Dot } else { Form::Ring };
+        shapes.push(Shape::new(mean((at, held.percent)), colour, &held.title));
     }
     shapes
 }
@@ -273,7 +237,7 @@ fn marks(held: &[Held], colour: RGBColor, apart: f64, wide: f64) -> Vec<Shape> {
 pub(super) fn phases(report: &Report) -> Option<Figure> {
     let names = Names::of(report);
     let told = report.levels.iter().flat_map(|level| {
-        let cells = report.cells.iter().filter(|cell| level.is_of(cell));
+        let cells = report.cells_of(level);
         cells.filter_map(|cell| {
             let label = format!("{} {}", level.load, names.label(cell));
             Some((label, grouped(cell.attribution.as_ref()?)))
@@ -283,15 +247,12 @@ pub(super) fn phases(report: &Report) -> Option<Figure> {
     let (mut shapes, mut most) = (Vec::new(), 0.0f64);
     for (index, (label, groups)) in told.iter().enumerate() {
         let (y, mut from) = (row(index, told.len()), 0.0);
-        for (((name, _), ms), colour) in GROUPS.iter().zip(groups).zip(COLOURS) {
+        for ((name, ms), colour) in GROUPS.iter().zip(groups).zip(COLOURS) {
             // What a remainder is below zero, clocks differ by.
             let ms = ms.unwrap_or(0.0).max(0.0);
-            let corners = ((from, y - 0.38), (from + ms, y + 0.38));
-            shapes.push(Shape::rect(
-                corners,
-                colour,
-                format!("{label}: {name} {ms:.2} ms"),
-            ));
+            let bar = Form::Box((from, y - 0.38), (from + ms, y + 0.38));
+            let title = format!("{label}: {name} {ms:.2} ms");
+            shapes.push(Shape::new(bar, colour, title));
             from += ms;
         }
         most = most.max(from);
@@ -304,7 +265,7 @@ pub(super) fn phases(report: &Report) -> Option<Figure> {
         svg: draw(&x, &Axis::rows(&labels), ROW * labels.len() as u32, &shapes)?,
         caption: "Where the time of a block goes, one phase after another.".to_owned(),
         key: key
-            .map(|(_, ((name, _), colour))| ((*name).to_owned(), colour))
+            .map(|(_, (name, colour))| ((*name).to_owned(), colour))
             .collect(),
     })
 }

@@ -26,7 +26,7 @@ fn labels(svg: &str, text: &str) -> Vec<Point> {
 }
 
 fn dot(at: f64) -> Shape {
-    Shape::dot((at, at), GOOD, String::new())
+    Shape::new(Form::Dot((at, at)), GOOD, "")
 }
 
 /// Rounding may move a mark by a pixel.
@@ -49,14 +49,9 @@ fn marks_are_at_their_labels_and_equally_far_apart_to_the_right_and_upwards() {
         assert!(near(dots[1].1 - dots[2].1, up), "{dots:?}");
         for (dot, text) in dots.iter().zip(at) {
             let labels = labels(&svg, text);
-            assert!(
-                labels.iter().any(|label| near(label.0, dot.0)),
-                "{text} below"
-            );
-            assert!(
-                labels.iter().any(|label| near(label.1, dot.1)),
-                "{text} beside"
-            );
+            let below = labels.iter().any(|label| near(label.0, dot.0));
+            let beside = labels.iter().any(|label| near(label.1, dot.1));
+            assert!(below && beside, "{text}: {labels:?}");
         }
     }
 }
@@ -65,18 +60,11 @@ fn marks_are_at_their_labels_and_equally_far_apart_to_the_right_and_upwards() {
 fn rows_are_in_their_order_and_marks_beside_their_names() {
     let names = ["first", "second", "third"].map(str::to_owned);
     let shapes = [0, 1, 2].map(|index| dot(row(index, 3)));
-    let svg = draw(
-        &Axis::linear((0.0, 3.0), "x"),
-        &Axis::rows(&names),
-        200,
-        &shapes,
-    )
-    .unwrap();
+    let (x, y) = (Axis::linear((0.0, 3.0), "x"), Axis::rows(&names));
+    let svg = draw(&x, &y, 200, &shapes).unwrap();
     let dots = dots(&svg);
-    assert!(
-        dots.is_sorted_by(|above, below| above.1 < below.1),
-        "{dots:?}"
-    );
+    let descend = dots.is_sorted_by(|above, below| above.1 < below.1);
+    assert!(descend, "{dots:?}");
     for (name, dot) in names.iter().zip(dots) {
         assert!(near(labels(&svg, name)[0].1, dot.1), "{name}");
     }
@@ -85,22 +73,16 @@ fn rows_are_in_their_order_and_marks_beside_their_names() {
 #[test]
 fn a_box_lies_between_its_corners() {
     let axis = || Axis::linear((0.0, 4.0), "u");
-    let corners = ((1.0, 1.0), (3.0, 3.0));
-    let shapes = [
-        dot(1.0),
-        dot(3.0),
-        Shape::rect(corners, GREY, String::new()),
-    ];
+    let corners = Form::Box((1.0, 1.0), (3.0, 3.0));
+    let shapes = [dot(1.0), dot(3.0), Shape::new(corners, GREY, "")];
     let svg = draw(&axis(), &axis(), 200, &shapes).unwrap();
     let [low, high] = dots(&svg).try_into().unwrap();
     let found = svg.split("<rect").nth(1).unwrap();
     let found = ["x", "y", "width", "height"].map(|name| number(found, name));
     let expected = [low.0, high.1, high.0 - low.0, low.1 - high.1];
-    let pairs = found.iter().zip(expected);
+    let mut pairs = found.into_iter().zip(expected);
     assert!(
-        pairs
-            .into_iter()
-            .all(|(found, expected)| near(*found, expected)),
+        pairs.all(|(found, expected)| near(found, expected)),
         "{found:?}"
     );
 }

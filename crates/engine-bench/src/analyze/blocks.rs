@@ -2,16 +2,16 @@
 //!
 //! Invariant: the size of a report does not grow with the number of payloads.
 
-use crate::{analyze::Outcome, plan::Cell, record::Sample};
-use serde::{Deserialize, Serialize};
+use crate::record::Sample;
+use serde::Serialize;
 
 /// Most entries of a cell, and of all cells of a report together.
 const ENTRIES: usize = 90;
 const ALL_ENTRIES: usize = 9_000;
 
 /// Latency of a cell from block to block: the median over its visits.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct BlocksReport {
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Blocks {
     /// Number of the first block.
     pub first_block: u64,
     /// Consecutive blocks that are averaged to one entry.
@@ -20,18 +20,16 @@ pub struct BlocksReport {
     pub median_us: Vec<u64>,
 }
 
-/// The latencies of a cell; `None` when it has no numbers.
-pub(super) fn blocks(outcome: &Outcome, cell: &Cell) -> Option<BlocksReport> {
-    let rounds = outcome.passes.get(&cell.id)?.values();
-    let passes: Vec<&[Sample]> = rounds.map(Vec::as_slice).collect();
+/// The latencies of a cell, one of so many, with these measured passes; `None` without any.
+pub(super) fn blocks(passes: &[&[Sample]], cells: usize) -> Option<Blocks> {
     let blocks = passes.iter().map(|pass| pass.len()).min()?;
     let first = passes.first()?.first()?;
-    let most = ALL_ENTRIES / outcome.plan.cells.len().max(1);
+    let most = ALL_ENTRIES / cells.max(1);
     let per_entry = blocks.div_ceil(most.clamp(10, ENTRIES));
-    let medians: Vec<u64> = (0..blocks).map(|block| median_ns(&passes, block)).collect();
+    let medians: Vec<u64> = (0..blocks).map(|block| median_ns(passes, block)).collect();
     let entries = medians.chunks(per_entry);
     let mean_us = |entry: &[u64]| entry.iter().sum::<u64>() / (1_000 * entry.len() as u64);
-    Some(BlocksReport {
+    Some(Blocks {
         first_block: first.block_number,
         blocks_per_entry: per_entry as u64,
         median_us: entries.map(mean_us).collect(),
@@ -48,41 +46,29 @@ fn median_ns(passes: &[&[Sample]], block: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{analyze, record::sample::tests::sample};
-    use std::path::Path;
+    use crate::record::sample::tests::sample;
 
-    fn outcome(passes: &[&[u64]]) -> Outcome {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/results");
-        let mut outcome = analyze::read_outcome(&dir).unwrap();
-        let cell = outcome.plan.cells[0].id.clone();
-        outcome.passes.clear();
-        let pass = |times: &[u64]| {
-            let numbered = (7u64..).zip(times);
+    /// The strip of a cell, one of six, whose passes take so many microseconds a payload.
+    fn found(passes: &[&[u64]]) -> Option<Blocks> {
+        let pass = |times: &&[u64]| -> Vec<Sample> {
+            let numbered = (7..).zip(*times);
             numbered
                 .map(|(number, us)| sample(number, 1, 1_000 * us, 0))
                 .collect()
         };
-        let rounds = (1u64..)
-            .zip(passes)
-            .map(|(round, times)| (round, pass(times)));
-        outcome.passes.insert(cell, rounds.collect());
-        outcome
+        let passes: Vec<Vec<Sample>> = passes.iter().map(pass).collect();
+        blocks(&passes.iter().map(Vec::as_slice).collect::<Vec<_>>(), 6)
     }
 
     #[test]
     fn strips_hold_medians_of_visits_and_do_not_grow() {
-        let found = |passes: &[&[u64]]| {
-            let outcome = outcome(passes);
-            assert_eq!(blocks(&outcome, &outcome.plan.cells[1]), None);
-            blocks(&outcome, &outcome.plan.cells[0]).unwrap()
-        };
-        let short = found(&[&[10, 90], &[20, 50], &[900, 70]]);
+        assert_eq!(found(&[]), None);
+        let short = found(&[&[10, 90], &[20, 50], &[900, 70]]).unwrap();
         assert_eq!((short.first_block, short.blocks_per_entry), (7, 1));
         assert_eq!(short.median_us, [20, 70]);
         let times: Vec<u64> = (1..=1_000).collect();
-        let long = found(&[&times]);
-        assert_eq!(long.blocks_per_entry, 12);
-        assert_eq!(long.median_us.len(), 84);
+        let long = found(&[&times]).unwrap();
+        assert_eq!((long.blocks_per_entry, long.median_us.len()), (12, 84));
         assert_eq!(
             long.median_us[0], 6,
             "the mean of 1 to 12, in whole numbers"
