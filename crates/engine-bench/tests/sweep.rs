@@ -202,6 +202,16 @@ fn scripted_engine() -> PathBuf {
     testkit::built("examples/scripted-engine")
 }
 
+/// Every visit was made, and none failed.
+#[track_caller]
+fn assert_whole(report: &Report) {
+    let Report {
+        failures, warnings, ..
+    } = report;
+    assert!(failures.is_empty(), "{failures:#?}");
+    assert!(report.complete, "{warnings:#?}");
+}
+
 /// Resolves once a condition holds.
 async fn until(what: &str, holds: impl Fn() -> bool) {
     let deadline = Deadline::of(what);
@@ -215,11 +225,7 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
 fn every_cell_is_measured_and_can_be_recomputed_from_its_samples() {
     let fixture = Fixture::new("ok");
     let report = fixture.sweep(&["--chunks", "15,60,100000", "--rounds", "2"]);
-    assert!(
-        report.complete && report.failures.is_empty(),
-        "{:?}",
-        report.failures
-    );
+    assert_whole(&report);
     assert_eq!(report.cells.len(), 3);
     for cell in &report.cells {
         assert_eq!(
@@ -504,7 +510,7 @@ fn an_adaptive_sweep_goes_on_as_it_was_decided() {
     assert!(!report.complete);
     let (ending, report) = fixture.sweep_plan(&plan, std::future::pending());
     assert_eq!(ending, Some(Ending::Complete));
-    assert!(report.complete && report.failures.is_empty());
+    assert_whole(&report);
     assert_eq!(finished(&fixture), whole);
     assert_eq!(report.adaptive.unwrap().decisions.len(), 3);
     // A sweep that has ended stays ended.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: no test looks at how long anything took, only at what came before what.
 
-use crate::{Fixture, PAYLOADS, WATCHED, cut, finished, until};
+use crate::{Fixture, PAYLOADS, WATCHED, assert_whole, cut, finished, until};
 use engine_bench::{
     guard::GuardMode,
     plan::Plan,
@@ -63,7 +63,7 @@ fn cells_take_turns_and_their_visits_are_whole() {
     let plan = plan(&fixture, &[&CELLS[..], &["--rounds", "2"]].concat());
     let (ending, report) = fixture.sweep_plan(&plan, std::future::pending());
     assert_eq!(ending, Some(Ending::Complete));
-    assert!(report.complete && report.failures.is_empty());
+    assert_whole(&report);
     assert_eq!(report.cells.len(), 3);
     for cell in &report.cells {
         assert_eq!((cell.payloads, cell.visits), (PAYLOADS, 2));
