@@ -26,7 +26,10 @@ use std::{collections::HashSet, path::Path};
 pub fn decide(dir: &Path, round: u64) -> Result<Decision, RecordError> {
     let outcome = read_outcome(dir)?;
     let Some(adaptive) = outcome.plan.settings.adaptive else {
-        return Ok(Decision::end(round));
+        return Ok(Decision {
+            after_round: round,
+            ..Decision::default()
+        });
     };
     let deciding = Deciding {
         outcome: &outcome,

@@ -9,7 +9,6 @@ use super::{
     visit::{Pass, Visiting},
 };
 use crate::{
-    engine::Engine,
     plan::Plan,
     record::ENGINE_LOG,
     trace::{
@@ -156,7 +155,8 @@ impl TracedCell<'_> {
             .replay(&cell, &mut node.auth, &payloads, &mut waits)
             .await;
         drop(shown);
-        stop(engine)?;
+        // Stopping also sends what the engine still holds.
+        engine.stop().in_step(Step::Stop)?;
         let replayed = replayed?;
         let messages = self.collector.take();
         let spans = messages.iter().map(|message| trace::decode(message));
@@ -306,11 +306,6 @@ impl TracedCell<'_> {
         };
         Some(ratio(Role::Control)? / ratio(Role::Untraced)? - 1.0)
     }
-}
-
-/// Stopping also sends what the engine still holds.
-fn stop(engine: Engine) -> Result<(), StepError> {
-    engine.stop().in_step(Step::Stop)
 }
 
 fn unix_ns() -> u64 {
