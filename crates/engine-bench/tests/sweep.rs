@@ -12,8 +12,7 @@ use engine_bench::{
     cli::{Cli, Verb},
     plan::Plan,
     record::{
-        Ended, Event, History, JOURNAL_FILE, Journal, JournalError, Manifest, journal,
-        measured_dir, sample,
+        Ended, Event, History, JOURNAL_FILE, Journal, Manifest, journal, measured_dir, sample,
     },
     report::Report,
     resolve::resolve,
@@ -72,66 +71,67 @@ impl Fixture {
         }
     }
 
-    fn plan(&self, flags: &[&str]) -> Plan {
+    fn plan(&self, flags: &str) -> Plan {
         self.plan_of(scripted_engine(), flags)
     }
 
-    /// The plan of a sweep of this program.
-    fn plan_of(&self, engine: PathBuf, flags: &[&str]) -> Plan {
-        let (datadir, payloads, cache) = (
-            self.path("datadir"),
-            self.path("payloads"),
-            self.path("cache"),
+    /// The plan of a sweep of this program. A flag that is given replaces its default here.
+    fn plan_of(&self, program: PathBuf, flags: &str) -> Plan {
+        let dir = self.dir.path().display();
+        let rounds = if flags.contains("--precision") {
+            ""
+        } else {
+            "--rounds 1"
+        };
+        let defaults = format!(
+            "--target-block 3 --gas 10M --datadir {dir}/datadir --payloads {dir}/payloads \
+             --cache-dir {dir}/cache {rounds}"
         );
-        let text = |path: &Path| path.to_str().unwrap().to_owned();
-        let mut words: Vec<String> = [
-            "engine-bench",
-            "sweep",
-            "--target-block",
-            "3",
-            "--gas",
-            "10M",
-        ]
-        .map(str::to_owned)
-        .to_vec();
-        for (flag, path) in [
-            ("--datadir", &datadir),
-            ("--payloads", &payloads),
-            ("--cache-dir", &cache),
-        ] {
-            words.extend([flag.to_owned(), text(path)]);
-        }
-        if !flags.contains(&"--precision") {
-            words.extend(["--rounds", "1"].map(str::to_owned));
-        }
-        // A flag that is given again replaces its default here.
-        for pair in flags.chunks(2) {
-            if let Some(at) = words.iter().position(|word| word == pair[0]) {
-                words.drain(at..at + 2);
-            }
-            words.extend(pair.iter().map(|word| (*word).to_owned()));
-        }
+        let defaults: Vec<&str> = defaults.split_whitespace().collect();
+        let given: Vec<&str> = flags.split_whitespace().collect();
+        let defaults = defaults.chunks(2).filter(|pair| !given.contains(&pair[0]));
+        let words = ["engine-bench", "sweep"].iter();
+        let words = words.chain(defaults.flatten()).chain(&given);
         let Verb::Sweep(args) = Cli::try_parse_from(words).unwrap().verb else {
             panic!()
         };
         let mut settings = resolve(&args).unwrap();
         settings.engines = vec![EngineSpec {
             name: "scripted".into(),
-            program: engine,
+            program,
             kind: EngineKind::Reth,
             lacks: vec![],
         }];
         Plan::new(settings)
     }
 
-    /// Runs a sweep to its end and reads what it left.
-    fn sweep(&self, flags: &[&str]) -> Report {
-        self.sweep_plan(&self.plan(flags), std::future::pending()).1
+    /// The results folder.
+    fn out(&self) -> PathBuf {
+        self.path("out")
     }
 
-    /// Runs a sweep, or goes on with one, until it ends or `stop` resolves.
+    fn history(&self) -> History {
+        History::read(&self.out()).unwrap()
+    }
+
+    /// What is reported now.
+    fn report(&self) -> Report {
+        Report::of(&analyze::read_outcome(&self.out()).unwrap())
+    }
+
+    /// Runs a sweep to its end and reads what it left.
+    fn sweep(&self, flags: &str) -> Report {
+        self.resume(&self.plan(flags)).1
+    }
+
+    /// Runs a sweep, or goes on with one, until it ends.
+    fn resume(&self, plan: &Plan) -> (Option<Ending>, Report) {
+        self.sweep_plan(plan, std::future::pending())
+    }
+
+    /// The same, until it ends or `stop` resolves.
     fn sweep_plan(&self, plan: &Plan, stop: impl Future<Output = ()>) -> (Option<Ending>, Report) {
-        let out = self.path("out");
+        let out = self.out();
         fs::create_dir_all(&out).unwrap();
         plan.write(&out).unwrap();
         let mut journal = Journal::open(&out).unwrap();
@@ -162,20 +162,18 @@ impl Fixture {
                 }
             }
         });
-        (ending, Report::of(&analyze::read_outcome(&out).unwrap()))
+        (ending, self.report())
     }
 
     /// The one failure of a sweep of one cell, and that nothing was measured or left running.
-    fn failure(&self, flags: &[&str]) -> (String, String) {
+    fn failure(&self, flags: &str) -> (String, String) {
         let report = self.sweep(flags);
         assert!(!report.measured_anything());
         assert!(
             !self.path("cache/work/engine.pid").exists(),
             "an engine was left behind"
         );
-        let [failure] = report.failures.as_slice() else {
-            panic!("{:?}", report.failures)
-        };
+        let failure = the_one(&report.failures);
         (failure.step.clone(), failure.cause.clone())
     }
 }
@@ -202,6 +200,13 @@ fn scripted_engine() -> PathBuf {
     testkit::built("examples/scripted-engine")
 }
 
+/// The only one that there is.
+#[track_caller]
+fn the_one<T: std::fmt::Debug>(of: &[T]) -> &T {
+    assert_eq!(of.len(), 1, "{of:#?}");
+    &of[0]
+}
+
 /// Every visit was made, and none failed.
 #[track_caller]
 fn assert_whole(report: &Report) {
@@ -210,6 +215,14 @@ fn assert_whole(report: &Report) {
     } = report;
     assert!(failures.is_empty(), "{failures:#?}");
     assert!(report.complete, "{warnings:#?}");
+}
+
+/// Each of the parts, which `|` divides, is in a text.
+#[track_caller]
+fn assert_says(said: &str, parts: &str, of: &str) {
+    for part in parts.split(" | ") {
+        assert!(said.contains(part), "{of}: `{part}` is not in: {said}");
+    }
 }
 
 /// Resolves once a condition holds.
@@ -224,7 +237,7 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
 #[test]
 fn every_cell_is_measured_and_can_be_recomputed_from_its_samples() {
     let fixture = Fixture::new("ok");
-    let report = fixture.sweep(&["--chunks", "15,60,100000", "--rounds", "2"]);
+    let report = fixture.sweep("--chunks 15,60,100000 --rounds 2");
     assert_whole(&report);
     assert_eq!(report.cells.len(), 3);
     for cell in &report.cells {
@@ -278,7 +291,7 @@ fn every_cell_is_measured_and_can_be_recomputed_from_its_samples() {
 
 #[test]
 fn one_round_gives_values_but_no_interval_and_no_verdict() {
-    let report = Fixture::new("ok").sweep(&["--chunks", "15,60"]);
+    let report = Fixture::new("ok").sweep("--chunks 15,60");
     let estimate = report.cells[0].execution_ggas_per_second.clone().unwrap();
     assert_eq!((estimate.low, estimate.high), (None, None));
     assert_eq!(report.noise_floor.relative, None);
@@ -294,7 +307,7 @@ fn one_round_gives_values_but_no_interval_and_no_verdict() {
 #[test]
 fn a_warm_up_is_kept_apart() {
     let fixture = Fixture::new("ok");
-    fixture.sweep(&["--warmup", "2", "--reset", "copy"]);
+    fixture.sweep("--warmup 2 --reset copy");
     let rows = |pass: &str| {
         let file = fixture.path(&format!("out/visits/1-gas10M/{pass}/combined_latency.csv"));
         fs::read_to_string(file).unwrap().lines().count() - 1
@@ -307,101 +320,35 @@ fn the_users_datadir_is_only_read() {
     let fixture = Fixture::new("ok");
     let read = || fs::read_to_string(fixture.path("datadir/chain")).unwrap();
     let before = read();
-    fixture.sweep(&[]);
+    fixture.sweep("");
     assert_eq!(read(), before);
 }
 
 /// Script of the engine, flags of the sweep, the step that has to fail, and what its cause says.
-const FAILURES: &[(&str, &[&str], &str, &[&str])] = &[
-    (
-        "dies-mid-pass",
-        &[],
-        "warmup",
-        &["block 6", "ended by itself", "101", "panicked"],
-    ),
-    (
-        "dies-mid-pass",
-        &["--warmup", "none"],
-        "measure",
-        &["block 6"],
-    ),
-    (
-        "invalid",
-        &[],
-        "warmup",
-        &["block 6", "INVALID: mismatched block state root"],
-    ),
-    ("answers-syncing", &[], "warmup", &["block 6", "SYNCING"]),
-    (
-        "dies-at-start",
-        &[],
-        "ready",
-        &["exit status: 7", "database is damaged"],
-    ),
-    (
-        "port-in-use",
-        &[],
-        "ready",
-        &["already in use (os error 98)"],
-    ),
-    (
-        "never-ready",
-        &["--ready-timeout", "300ms"],
-        "ready",
-        &["not ready after 300ms", "connection refused"],
-    ),
-    (
-        "syncing",
-        &["--ready-timeout", "4s"],
-        "ready",
-        &["says that it is syncing"],
-    ),
-    (
-        "lies-about-its-head 60",
-        &["--chunks", "60"],
-        "attest",
-        &[
-            "after the reset the head is block 3",
-            "not the base block 3",
-        ],
-    ),
-    (
-        "refuses-unwind",
-        &[],
-        "reset",
-        &["stage", "unwind", "is higher than the latest block"],
-    ),
-    (
-        "ok",
-        &["--target-block", "9"],
-        "state",
-        &["above block 5", "--target-block 9"],
-    ),
-    (
-        "ok",
-        &["--target-block", "4"],
-        "payloads",
-        &["build on block 3", "--target-block 3"],
-    ),
-    (
-        "ok",
-        &["--gas", "2G"],
-        "payloads",
-        &["--gas 2G is above the block gas limit 1G"],
-    ),
-];
+const FAILURES: &str = "
+    dies-mid-pass: => warmup: block 6 | ended by itself | 101 | panicked
+    dies-mid-pass: --warmup none => measure: block 6
+    invalid: => warmup: block 6 | INVALID: mismatched block state root
+    answers-syncing: => warmup: block 6 | SYNCING
+    dies-at-start: => ready: exit status: 7 | database is damaged
+    port-in-use: => ready: already in use (os error 98)
+    never-ready: --ready-timeout 300ms => ready: not ready after 300ms | connection refused
+    syncing: --ready-timeout 4s => ready: says that it is syncing
+    lies-about-its-head 60: --chunks 60 => attest: after the reset the head is block 3 | not the base block 3
+    refuses-unwind: => reset: stage | unwind | is higher than the latest block
+    ok: --target-block 9 => state: above block 5 | --target-block 9
+    ok: --target-block 4 => payloads: build on block 3 | --target-block 3
+    ok: --gas 2G => payloads: --gas 2G is above the block gas limit 1G";
 
 #[test]
 fn failures_name_their_step_and_cause() {
-    for (script, flags, step, causes) in FAILURES {
+    for line in FAILURES.trim().lines() {
+        let (asked, said) = line.split_once(" => ").unwrap();
+        let (script, flags) = asked.trim().split_once(':').unwrap();
+        let (step, causes) = said.split_once(": ").unwrap();
         let (found, cause) = Fixture::new(script).failure(flags);
-        assert_eq!(found, *step, "{script} {flags:?}: {cause}");
-        for part in *causes {
-            assert!(
-                cause.contains(part),
-                "{script} {flags:?}: `{part}` is not in: {cause}"
-            );
-        }
+        assert_eq!(found, step, "{line}: {cause}");
+        assert_says(&cause, causes, line);
     }
 }
 
@@ -409,7 +356,7 @@ fn failures_name_their_step_and_cause() {
 fn a_failed_level_does_not_stop_the_others() {
     let fixture = Fixture::new("ok");
     fs::create_dir(fixture.path("payloads/40M")).unwrap();
-    let report = fixture.sweep(&["--gas", "10M,40M", "--chunks", "15,30"]);
+    let report = fixture.sweep("--gas 10M,40M --chunks 15,30");
     let measured: Vec<bool> = report
         .cells
         .iter()
@@ -423,7 +370,7 @@ fn a_failed_level_does_not_stop_the_others() {
 #[test]
 fn an_interrupt_leaves_a_readable_result_and_no_engine() {
     let fixture = Fixture::new("ok");
-    let plan = fixture.plan(&["--chunks", "15,30,60", "--wait-time", "50ms"]);
+    let plan = fixture.plan("--chunks 15,30,60 --wait-time 50ms");
     let pid_file = fixture.path("cache/work/engine.pid");
     let visits = fixture.path("out/visits");
     let second = visits.join(plan.visits[1].id()).join("warmup/engine.log");
@@ -440,7 +387,7 @@ fn a_datadir_in_use_is_refused() {
     let pid = std::process::id();
     fs::create_dir(fixture.path("datadir/db")).unwrap();
     fs::write(fixture.path("datadir/db/lock"), pid.to_string()).unwrap();
-    let (step, cause) = fixture.failure(&[]);
+    let (step, cause) = fixture.failure("");
     assert_eq!(step, "state");
     assert!(
         cause.contains(&format!("in use by process {pid}")),
@@ -450,7 +397,7 @@ fn a_datadir_in_use_is_refused() {
 
 /// Ids of finished visits, in the order they were begun.
 fn finished(fixture: &Fixture) -> Vec<String> {
-    let history = History::read(&fixture.path("out")).unwrap();
+    let history = fixture.history();
     history.finished().map(|made| made.visit.clone()).collect()
 }
 
@@ -471,7 +418,7 @@ fn cut(fixture: &Fixture, kind: &str, after: usize) {
 #[test]
 fn an_adaptive_sweep_ends_when_it_has_resolved_what_it_was_asked_to() {
     let fixture = Fixture::new("ok");
-    let report = fixture.sweep(&["--chunks", "15,60", "--precision", "100000%"]);
+    let report = fixture.sweep("--chunks 15,60 --precision 100000%");
     let adaptive = report.adaptive.as_ref().unwrap();
     assert_eq!(adaptive.rounds, 3, "as many as name a difference");
     let after: Vec<u64> = adaptive
@@ -486,9 +433,7 @@ fn an_adaptive_sweep_ends_when_it_has_resolved_what_it_was_asked_to() {
         2,
         "the control is no cell of the report"
     );
-    let [control] = report.noise_floor.controls.as_slice() else {
-        panic!("{:?}", report.noise_floor)
-    };
+    let control = the_one(&report.noise_floor.controls);
     assert_eq!((control.rounds, control.of.as_str()), (3, "chunk15-gas10M"));
     assert_eq!(finished(&fixture).len(), 3 * 3);
     let floor = (control.ratio.value.ln().abs()).exp_m1();
@@ -498,7 +443,7 @@ fn an_adaptive_sweep_ends_when_it_has_resolved_what_it_was_asked_to() {
 #[test]
 fn an_adaptive_sweep_goes_on_as_it_was_decided() {
     let fixture = Fixture::new("ok");
-    let plan = fixture.plan(&["--chunks", "15,60", "--precision", "100000%"]);
+    let plan = fixture.plan("--chunks 15,60 --precision 100000%");
     let whole: Vec<String> = plan.visits.iter().map(|visit| visit.id()).take(9).collect();
     let fourth = fixture
         .path("out/visits")
@@ -508,13 +453,13 @@ fn an_adaptive_sweep_goes_on_as_it_was_decided() {
     let (ending, report) = fixture.sweep_plan(&plan, stop);
     assert_eq!(ending, Some(Ending::Interrupted));
     assert!(!report.complete);
-    let (ending, report) = fixture.sweep_plan(&plan, std::future::pending());
+    let (ending, report) = fixture.resume(&plan);
     assert_eq!(ending, Some(Ending::Complete));
     assert_whole(&report);
     assert_eq!(finished(&fixture), whole);
     assert_eq!(report.adaptive.unwrap().decisions.len(), 3);
     // A sweep that has ended stays ended.
-    let (ending, _) = fixture.sweep_plan(&plan, std::future::pending());
+    let (ending, _) = fixture.resume(&plan);
     assert_eq!(
         (ending, finished(&fixture)),
         (Some(Ending::Complete), whole)
@@ -524,14 +469,7 @@ fn an_adaptive_sweep_goes_on_as_it_was_decided() {
 #[test]
 fn a_budget_that_is_spent_ends_the_sweep_and_is_said() {
     let fixture = Fixture::new("ok");
-    let report = fixture.sweep(&[
-        "--chunks",
-        "15,60",
-        "--precision",
-        "0.001%",
-        "--budget",
-        "1ms",
-    ]);
+    let report = fixture.sweep("--chunks 15,60 --precision 0.001% --budget 1ms");
     assert_eq!(finished(&fixture).len(), 1, "one visit is always made");
     assert!(report.complete && report.comparisons.is_empty());
     let said = report.warnings.join("\n");
@@ -547,18 +485,18 @@ fn a_budget_that_is_spent_ends_the_sweep_and_is_said() {
 #[test]
 fn time_that_earlier_runs_took_is_time_of_the_budget() {
     let fixture = Fixture::new("ok");
-    let adaptive = ["--precision", "0.001%", "--budget", "2s", "--guard", "off"];
-    let plan = fixture.plan(&[&["--chunks", "15,60"], &adaptive[..]].concat());
+    let flags = "--chunks 15,60 --precision 0.001% --budget 2s --guard off";
+    let plan = fixture.plan(flags);
     let (ending, _) = fixture.sweep_plan(&plan, std::future::ready(()));
     assert_eq!(ending, Some(Ending::Interrupted));
-    let out = fixture.path("out");
+    let out = fixture.out();
     let begun = History::read(&out).unwrap().begun.unwrap();
     let mut another_run = Journal::open(&out).unwrap();
     another_run.write(Event::SweepStarted(begun)).unwrap();
     std::thread::sleep(Duration::from_secs(2));
     another_run.write(Event::Interrupted).unwrap();
     drop(another_run);
-    let resumed = verb(&["sweep", "--quiet", "--resume", out.to_str().unwrap()]);
+    let resumed = verb(&format!("sweep --quiet --resume {}", out.display()));
     assert_eq!(resumed, code(0));
     assert_eq!(finished(&fixture).len(), 1, "one visit is always made");
 }
@@ -569,11 +507,8 @@ fn a_journal_that_cannot_be_synced_is_refused() {
     // It takes every line, and is no disk that could have it.
     let file = fixture.path(JOURNAL_FILE);
     std::os::unix::fs::symlink("/dev/null", file).unwrap();
-    let refused = Journal::open(fixture.dir.path());
-    assert!(
-        matches!(refused, Err(JournalError::Io { .. })),
-        "{refused:?}"
-    );
+    let refused = Journal::open(fixture.dir.path()).unwrap_err().to_string();
+    assert!(refused.starts_with("failed to open "), "{refused}");
 }
 
 /// Writes a results folder as if every measured pass had taken other times: 10 ms a payload times
@@ -600,8 +535,8 @@ fn retime(out: &Path, factor: f64) {
 }
 
 /// Runs a verb and gives its exit code's text.
-fn verb(words: &[&str]) -> String {
-    let words = ["engine-bench"].iter().chain(words);
+fn verb(line: &str) -> String {
+    let words = ["engine-bench"].into_iter().chain(line.split(' '));
     let code = engine_bench::command::run(Cli::try_parse_from(words).unwrap().verb);
     format!("{code:?}")
 }
@@ -623,27 +558,23 @@ fn copied(fixture: &Fixture) -> (String, String) {
 #[test]
 fn a_slower_sweep_fails_a_comparison_that_was_asked_to() {
     let fixture = Fixture::new("ok");
-    fixture.sweep(&["--chunks", "15,60", "--rounds", "4"]);
+    fixture.sweep("--chunks 15,60 --rounds 4");
     let (a, b) = copied(&fixture);
-    let (a, b) = (a.as_str(), b.as_str());
-    retime(Path::new(a), 1.0);
-    retime(Path::new(b), 1.05);
-    let against = |a: &str, b: &str| verb(&["compare", a, b, "--fail-on-regression", "2%"]);
-    assert_eq!(against(a, b), code(1));
-    assert_eq!(against(b, a), code(0), "faster is no regression");
-    let tolerant = verb(&["compare", a, b, "--fail-on-regression", "10%"]);
+    retime(Path::new(&a), 1.0);
+    retime(Path::new(&b), 1.05);
+    let against = |a: &str, b: &str| verb(&format!("compare {a} {b} --fail-on-regression 2%"));
+    assert_eq!(against(&a, &b), code(1));
+    assert_eq!(against(&b, &a), code(0), "faster is no regression");
+    let tolerant = verb(&format!("compare {a} {b} --fail-on-regression 10%"));
     assert_eq!(tolerant, code(0), "5 % slower is less than 10 %");
-    assert_eq!(verb(&["compare", a, b, "--json"]), code(0));
-    let cells = [format!("{a}:chunk15-gas10M"), format!("{a}:chunk60-gas10M")];
-    assert_eq!(verb(&["compare", &cells[0], &cells[1]]), code(0));
-    for (a, b) in [(&cells[0], &format!("{a}:chunk7")), (&cells[0], &cells[0])] {
-        assert_eq!(verb(&["compare", a, b]), code(2), "{b}");
+    assert_eq!(verb(&format!("compare {a} {b} --json")), code(0));
+    for (other, expected) in [("chunk60-gas10M", 0), ("chunk7", 2), ("chunk15-gas10M", 2)] {
+        let line = format!("compare {a}:chunk15-gas10M {a}:{other}");
+        assert_eq!(verb(&line), code(expected), "{other}");
     }
-    assert_eq!(verb(&["compare", a, a]), code(2), "nothing to compare");
-    let (of_a, of_b) = (
-        analyze::read_outcome(Path::new(a)).unwrap(),
-        analyze::read_outcome(Path::new(b)).unwrap(),
-    );
+    let itself = verb(&format!("compare {a} {a}"));
+    assert_eq!(itself, code(2), "nothing to compare");
+    let [of_a, of_b] = [&a, &b].map(|out| analyze::read_outcome(Path::new(out)).unwrap());
     let side = |outcome| analyze::Side {
         outcome,
         cell: None,
@@ -661,23 +592,23 @@ fn a_slower_sweep_fails_a_comparison_that_was_asked_to() {
 fn without_enough_rounds_or_a_noise_floor_no_regression_is_decided() {
     for (axis, rounds) in [("15,60", "1"), ("15,60", "2"), ("15", "3")] {
         let fixture = Fixture::new("ok");
-        fixture.sweep(&["--chunks", axis, "--rounds", rounds]);
+        fixture.sweep(&format!("--chunks {axis} --rounds {rounds}"));
         let (a, b) = copied(&fixture);
-        let words = ["compare", &a, &b, "--fail-on-regression", "2%"];
-        assert_eq!(verb(&words), code(2), "{axis}, {rounds}");
+        let line = format!("compare {a} {b} --fail-on-regression 2%");
+        assert_eq!(verb(&line), code(2), "{axis}, {rounds}");
     }
 }
 
 #[test]
 fn a_published_number_that_was_edited_is_found() {
     let fixture = Fixture::new("ok");
-    let report = fixture.sweep(&["--chunks", "15,60", "--rounds", "2"]);
-    let out = fixture.path("out");
+    let report = fixture.sweep("--chunks 15,60 --rounds 2");
+    let out = fixture.out();
     engine_bench::report::write(&out, &report).unwrap();
-    let folder = out.to_str().unwrap();
-    let check = || verb(&["verify-results", folder]);
+    let folder = out.display();
+    let check = || verb(&format!("verify-results {folder}"));
     assert_eq!(check(), code(0));
-    let against = |baseline: &str| verb(&["report", folder, "--baseline", baseline]);
+    let against = |baseline: &str| verb(&format!("report {folder} --baseline {baseline}"));
     assert_eq!((against("chunk60"), check()), (code(0), code(0)));
     assert_eq!((against("chunk7"), check()), (code(2), code(0)));
 
@@ -709,16 +640,16 @@ fn a_published_number_that_was_edited_is_found() {
 }
 
 /// A sweep of one cell whose measured pass takes over a second.
-const WATCHED: [&str; 4] = ["--warmup", "none", "--wait-time", "300ms"];
+const WATCHED: &str = "--warmup none --wait-time 300ms";
 
 #[test]
 fn a_visit_that_others_disturb_is_void_and_made_again_twice() {
     let fixture = Fixture::new("ok");
     // As many as make a name for themselves beside whatever else runs.
     let hogs = Hogs::start(6);
-    let report = fixture.sweep(&WATCHED);
+    let report = fixture.sweep(WATCHED);
     drop(hogs);
-    let history = History::read(&fixture.path("out")).unwrap();
+    let history = fixture.history();
     let voids = history.attempts.iter();
     let voids = voids.filter_map(|made| Some((made.kept_in.as_deref()?, made.attempt)));
     let voids: Vec<_> = voids.collect();
@@ -726,7 +657,7 @@ fn a_visit_that_others_disturb_is_void_and_made_again_twice() {
     for (made, (kept_in, _)) in history.attempts.iter().zip(voids) {
         assert!(!made.facts.contaminations.is_empty());
         assert!(
-            measured_dir(&fixture.path("out"), kept_in)
+            measured_dir(&fixture.out(), kept_in)
                 .join("samples.csv")
                 .exists()
         );
@@ -750,11 +681,11 @@ fn a_visit_that_others_disturb_is_void_and_made_again_twice() {
 fn a_disturbed_visit_is_only_marked_when_that_is_asked_for() {
     let fixture = Fixture::new("ok");
     let hogs = Hogs::start(2);
-    let report = fixture.sweep(&[&WATCHED[..], &["--guard", "warn"]].concat());
+    let report = fixture.sweep(&format!("{WATCHED} --guard warn"));
     drop(hogs);
     assert_eq!((report.guard.voided, report.guard.disturbed), (0, 1));
     let fixture = Fixture::new("ok");
-    let report = fixture.sweep(&["--guard", "off"]);
+    let report = fixture.sweep("--guard off");
     assert_eq!((report.guard.watched, report.guard.disturbed), (0, 0));
     let passes = &report.visits[0].facts.passes;
     assert!(
@@ -768,8 +699,7 @@ fn a_disturbed_visit_is_only_marked_when_that_is_asked_for() {
 fn a_disturbed_visit_is_kept_when_the_budget_has_no_time_to_make_it_again() {
     let fixture = Fixture::new("ok");
     let hogs = Hogs::start(2);
-    let spent = ["--precision", "1%", "--budget", "1ms"];
-    let report = fixture.sweep(&[&WATCHED[..], &spent].concat());
+    let report = fixture.sweep(&format!("{WATCHED} --precision 1% --budget 1ms"));
     drop(hogs);
     assert_eq!((report.guard.voided, report.guard.disturbed), (0, 1));
     assert_eq!(finished(&fixture), ["1-gas10M"]);
@@ -778,7 +708,7 @@ fn a_disturbed_visit_is_kept_when_the_budget_has_no_time_to_make_it_again() {
 #[test]
 fn what_is_found_beside_the_samples_is_in_the_report() {
     let fixture = Fixture::new("ok");
-    let report = fixture.sweep(&["--chunks", "15,60", "--rounds", "2", "--guard", "warn"]);
+    let report = fixture.sweep("--chunks 15,60 --rounds 2 --guard warn");
     assert_eq!(report.guard.watched, 6);
     assert!(report.guard.guard_s > 0.0 && report.guard.calibration_s > 0.0);
     for visit in &report.visits {
@@ -824,10 +754,10 @@ fn a_sweep_goes_on_only_with_what_it_was_begun_with() {
     let engine = fixture.path("engine");
     // Another process writes it: a program that a thread of this one has open cannot be run.
     shell("cp \"$0\" \"$1\"", &engine);
-    let plan = fixture.plan_of(engine.clone(), &["--chunks", "15,60"]);
-    fixture.sweep_plan(&plan, std::future::pending());
-    let out = fixture.path("out");
-    let resume = || verb(&["sweep", "--quiet", "--resume", out.to_str().unwrap()]);
+    let plan = fixture.plan_of(engine.clone(), "--chunks 15,60");
+    fixture.resume(&plan);
+    let out = fixture.out();
+    let resume = || verb(&format!("sweep --quiet --resume {}", out.display()));
     assert_eq!(resume(), code(0), "nothing is left to do");
 
     let journal = fs::read(out.join(JOURNAL_FILE)).unwrap();
@@ -859,7 +789,7 @@ fn a_sweep_goes_on_only_with_what_it_was_begun_with() {
     )
     .unwrap();
     assert_eq!(resume(), code(2), "another plan");
-    let report = Report::of(&analyze::read_outcome(&out).unwrap());
+    let report = fixture.report();
     assert!(!report.complete && report.warnings[0].contains("plan.json"));
     fs::write(&path, text).unwrap();
 
@@ -869,41 +799,41 @@ fn a_sweep_goes_on_only_with_what_it_was_begun_with() {
     let edited = after.replacen("\"measured_s\":", "\"measured_s\":1", 1);
     fs::write(out.join(JOURNAL_FILE), edited).unwrap();
     assert_eq!(resume(), code(2));
-    assert_eq!(verb(&["report", out.to_str().unwrap()]), code(2));
+    assert_eq!(verb(&format!("report {}", out.display())), code(2));
 }
 
 #[test]
 fn a_journal_that_lost_its_end_is_noticed() {
     let fixture = Fixture::new("ok");
-    fixture.sweep(&["--chunks", "15,60", "--rounds", "2"]);
-    let out = fixture.path("out");
+    fixture.sweep("--chunks 15,60 --rounds 2");
+    let out = fixture.out();
     let kept = journal::read(&out).unwrap().len();
     // The second visit of the last cell, and that the sweep ended.
     cut(&fixture, "visit_started", 5);
     assert_eq!(journal::read(&out).unwrap().len(), kept - 3);
     let lost = analyze::read_outcome(&out).unwrap().plan.visits[5].id();
-    let report = Report::of(&analyze::read_outcome(&out).unwrap());
+    let report = fixture.report();
     assert!(!report.complete);
     let said =
         format!("the journal lost its end: visits/ holds 1 attempts of {lost}, the journal 0");
     assert_eq!(report.warnings[0], said);
-    assert_eq!(verb(&["verify-results", out.to_str().unwrap()]), code(1));
+    assert_eq!(verb(&format!("verify-results {}", out.display())), code(1));
 
     // What is lost is measured again.
     let plan = Plan::read(&out).unwrap();
-    let (_, report) = fixture.sweep_plan(&plan, std::future::pending());
+    let (_, report) = fixture.resume(&plan);
     assert!(report.complete && finished(&fixture).contains(&lost));
 }
 
 #[test]
 fn samples_that_were_edited_are_named() {
     let fixture = Fixture::new("ok");
-    fixture.sweep(&["--chunks", "15,60", "--rounds", "2"]);
-    let out = fixture.path("out");
+    fixture.sweep("--chunks 15,60 --rounds 2");
+    let out = fixture.out();
     let samples = out.join("visits/2-chunk60-gas10M/measured/samples.csv");
     let text = fs::read_to_string(&samples).unwrap();
     fs::write(&samples, text.replacen("10000000", "10000001", 1)).unwrap();
-    let report = Report::of(&analyze::read_outcome(&out).unwrap());
+    let report = fixture.report();
     assert!(!report.complete);
     assert_eq!(
         report.warnings[0],
@@ -913,23 +843,8 @@ fn samples_that_were_edited_are_named() {
 
 #[test]
 fn a_visit_that_hangs_is_given_up() {
-    let fixture = Fixture::new("hangs");
-    let report = fixture.sweep(&[
-        "--precision",
-        "1%",
-        "--budget",
-        "1ms",
-        "--ready-timeout",
-        "4s",
-    ]);
-    let [failure] = report.failures.as_slice() else {
-        panic!("{:?}", report.failures)
-    };
-    assert_eq!(failure.step, "warmup");
-    assert!(
-        failure.cause.contains("given up after 8 s"),
-        "{}",
-        failure.cause
-    );
-    assert!(!fixture.path("cache/work/engine.pid").exists());
+    let hangs = "--precision 1% --budget 1ms --ready-timeout 4s";
+    let (step, cause) = Fixture::new("hangs").failure(hangs);
+    assert_eq!(step, "warmup");
+    assert!(cause.contains("given up after 8 s"), "{cause}");
 }

@@ -2,20 +2,20 @@
 //!
 //! Invariant: no test looks at how long anything took, only at what came before what.
 
-use crate::{Fixture, PAYLOADS, WATCHED, assert_whole, cut, finished, until};
+use crate::{Fixture, PAYLOADS, WATCHED, assert_whole, cut, finished, the_one, until};
 use engine_bench::{
     guard::GuardMode,
     plan::Plan,
-    record::{Ended, History, Interleaving, Sample, sample},
+    record::{Ended, Interleaving, Sample, sample},
     run::Ending,
 };
 use std::{collections::BTreeSet, fs, path::Path};
 use testkit::{Hogs, is_frozen};
 
 /// Three cells of one load, and the A/A control of one of them where there are several rounds.
-const CELLS: [&str; 4] = ["--chunks", "15,30,60", "--guard", "off"];
+const CELLS: &str = "--chunks 15,30,60 --guard off";
 
-fn plan(fixture: &Fixture, flags: &[&str]) -> Plan {
+fn plan(fixture: &Fixture, flags: &str) -> Plan {
     let mut settings = fixture.plan(flags).settings;
     settings.interleave = true;
     Plan::new(settings)
@@ -23,7 +23,7 @@ fn plan(fixture: &Fixture, flags: &[&str]) -> Plan {
 
 /// Visits that began, with the others of their group.
 fn begun(fixture: &Fixture) -> Vec<(String, Interleaving)> {
-    let begun = History::read(&fixture.path("out")).unwrap().attempts;
+    let begun = fixture.history().attempts;
     let begun = begun.into_iter();
     begun
         .map(|made| (made.visit, made.interleaving.unwrap()))
@@ -60,8 +60,8 @@ fn assert_nothing_is_left(fixture: &Fixture) {
 #[test]
 fn cells_take_turns_and_their_visits_are_whole() {
     let fixture = Fixture::new("ok");
-    let plan = plan(&fixture, &[&CELLS[..], &["--rounds", "2"]].concat());
-    let (ending, report) = fixture.sweep_plan(&plan, std::future::pending());
+    let plan = plan(&fixture, &format!("{CELLS} --rounds 2"));
+    let (ending, report) = fixture.resume(&plan);
     assert_eq!(ending, Some(Ending::Complete));
     assert_whole(&report);
     assert_eq!(report.cells.len(), 3);
@@ -128,11 +128,9 @@ fn one_that_fails_in_its_turn_fails_alone_and_is_not_made_again_alone() {
         ("dies-at-start 30", "ended by itself"),
     ] {
         let fixture = Fixture::new(script);
-        let plan = plan(&fixture, &CELLS);
-        let (_, report) = fixture.sweep_plan(&plan, std::future::pending());
-        let [failure] = report.failures.as_slice() else {
-            panic!("{script}: {:?}", report.failures)
-        };
+        let plan = plan(&fixture, CELLS);
+        let (_, report) = fixture.resume(&plan);
+        let failure = the_one(&report.failures);
         assert_eq!(failure.visit, "1-chunk30-gas10M");
         assert!(failure.cause.contains(said), "{}", failure.cause);
         for cell in ["15", "60"] {
@@ -143,7 +141,7 @@ fn one_that_fails_in_its_turn_fails_alone_and_is_not_made_again_alone() {
 
         cut(&fixture, "sweep_finished", 0);
         let started = begun(&fixture).len();
-        fixture.sweep_plan(&plan, std::future::pending());
+        fixture.resume(&plan);
         assert_eq!(begun(&fixture).len(), started, "{script}");
     }
 }
@@ -151,27 +149,10 @@ fn one_that_fails_in_its_turn_fails_alone_and_is_not_made_again_alone() {
 #[test]
 fn one_that_hangs_is_given_up_and_the_others_go_on() {
     let fixture = Fixture::new("hangs 30");
-    let flags = [
-        "--chunks",
-        "15,30,60",
-        "--guard",
-        "off",
-        "--precision",
-        "1%",
-        "--budget",
-        "1ms",
-        "--ready-timeout",
-        "4s",
-    ];
-    let (_, report) = fixture.sweep_plan(&plan(&fixture, &flags), std::future::pending());
-    let [failure] = report.failures.as_slice() else {
-        panic!("{:?}", report.failures)
-    };
-    assert!(
-        failure.cause.contains("given up after 8 s"),
-        "{}",
-        failure.cause
-    );
+    let flags = format!("{CELLS} --precision 1% --budget 1ms --ready-timeout 4s");
+    let (_, report) = fixture.resume(&plan(&fixture, &flags));
+    let cause = &the_one(&report.failures).cause;
+    assert!(cause.contains("given up after 8 s"), "{cause}");
     assert!(finished(&fixture).contains(&"1-chunk15-gas10M".to_owned()));
     assert!(finished(&fixture).contains(&"1-chunk60-gas10M".to_owned()));
     assert_nothing_is_left(&fixture);
@@ -180,15 +161,15 @@ fn one_that_hangs_is_given_up_and_the_others_go_on() {
 #[test]
 fn a_group_that_was_cut_is_made_again_as_a_whole() {
     let fixture = Fixture::new("ok");
-    let plan = plan(&fixture, &CELLS);
-    fixture.sweep_plan(&plan, std::future::pending());
+    let plan = plan(&fixture, CELLS);
+    fixture.resume(&plan);
     cut(&fixture, "visit_finished", 1);
     let done = finished(&fixture);
     assert_eq!(done.len(), 1);
 
-    let (_, report) = fixture.sweep_plan(&plan, std::future::pending());
+    let (_, report) = fixture.resume(&plan);
     assert!(report.complete);
-    let history = History::read(&fixture.path("out")).unwrap();
+    let history = fixture.history();
     let kept = history.attempts_of(&done[0]).next().unwrap();
     let kept_in = format!("{}.void1", done[0]);
     assert_eq!(
@@ -212,10 +193,9 @@ fn a_group_that_was_cut_is_made_again_as_a_whole() {
 fn a_group_that_others_disturb_is_void_as_a_whole() {
     let fixture = Fixture::new("ok");
     let hogs = Hogs::start(2);
-    let flags = [&WATCHED[..], &["--chunks", "15,60"]].concat();
-    let plan = plan(&fixture, &flags);
+    let plan = plan(&fixture, &format!("{WATCHED} --chunks 15,60"));
     assert_eq!(plan.settings.guard, GuardMode::Void);
-    let (_, report) = fixture.sweep_plan(&plan, std::future::pending());
+    let (_, report) = fixture.resume(&plan);
     drop(hogs);
     let ended: Vec<Ended> = report.visits.iter().map(|visit| visit.ended).collect();
     assert_eq!(ended[..4], [Ended::Voided; 4]);
@@ -233,7 +213,7 @@ fn a_group_that_others_disturb_is_void_as_a_whole() {
 #[test]
 fn an_interrupt_leaves_no_engine_frozen_or_running() {
     let fixture = Fixture::new("ok");
-    let plan = plan(&fixture, &[&CELLS[..], &["--wait-time", "200ms"]].concat());
+    let plan = plan(&fixture, &format!("{CELLS} --wait-time 200ms"));
     let work = fixture.path("cache/work");
     let pid_file = |copy| work.join(format!("engine-scripted.{copy}.pid"));
     let in_a_turn = || {
