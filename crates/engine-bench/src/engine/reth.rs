@@ -75,13 +75,9 @@ impl Adapter for Reth {
     }
 
     fn shared_flags(&self, settings: &Settings) -> Vec<(String, String)> {
-        vec![
-            (
-                "engine.persistence-threshold".into(),
-                settings.persistence_threshold.to_string(),
-            ),
-            ("engine.memory-block-buffer-target".into(), "0".into()),
-        ]
+        let threshold = settings.persistence_threshold.to_string();
+        let target = ("engine.memory-block-buffer-target".into(), "0".into());
+        vec![("engine.persistence-threshold".into(), threshold), target]
     }
 
     fn unwind(&self, engine: &EngineSpec, datadir: &Path, target: u64) -> Option<Command> {

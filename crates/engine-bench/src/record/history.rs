@@ -136,10 +136,8 @@ impl History {
 
     /// How often a visit was disturbed and is to be repeated.
     pub fn voids(&self, visit: &str) -> usize {
-        let voided = self.attempts_of(visit);
-        voided
-            .filter(|attempt| attempt.ended == Ended::Voided)
-            .count()
+        let all = self.attempts_of(visit);
+        all.filter(|made| made.ended == Ended::Voided).count()
     }
 
     /// Void visits whose files are not as they were when they ended, a sentence each.
@@ -258,9 +256,8 @@ impl History {
     /// Visits that have more folders than attempts, a sentence each: the journal had more lines.
     fn unknown(&self, folders: &BTreeMap<String, usize>) -> Vec<String> {
         let known = |visit: &str| self.attempts_of(visit).count();
-        let more = folders
-            .iter()
-            .filter(|(visit, count)| known(visit) < **count);
+        let all = folders.iter();
+        let more = all.filter(|(visit, count)| known(visit) < **count);
         let said = more.map(|(visit, count)| {
             format!(
                 "the journal lost its end: visits/ holds {count} attempts of {visit}, the journal {}",
@@ -276,15 +273,11 @@ impl History {
 fn folders(dir: &Path) -> BTreeMap<String, usize> {
     let mut folders = BTreeMap::new();
     // Without the folder nothing was visited.
-    for entry in fs::read_dir(dir.join(VISITS_DIR))
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
+    let entries = fs::read_dir(dir.join(VISITS_DIR)).into_iter();
+    for entry in entries.flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let visit = name
-            .rsplit_once(VOID_SUFFIX)
-            .map_or(&*name, |(visit, _)| visit);
+        let visit = name.rsplit_once(VOID_SUFFIX);
+        let visit = visit.map_or(&*name, |(visit, _)| visit);
         *folders.entry(visit.to_owned()).or_default() += 1;
     }
     folders

@@ -3,7 +3,7 @@
 //! Invariant: samples are integers, nanoseconds unless the name says otherwise, so that reading
 //! a file gives exactly what was measured.
 
-use super::column::{About, Aggregate, Line, Source, Unit, columns};
+use super::column::{About, Line, Source, Unit, columns};
 use alloy_primitives::B256;
 use engine_api::metric::{self, Metric};
 use serde::Serialize;
@@ -99,7 +99,6 @@ const fn payload(unit: Unit) -> About {
         unit,
         source: Source::Payload,
         metric: None,
-        aggregate: Aggregate::Apart,
         label: "",
     }
 }
@@ -110,7 +109,6 @@ const fn root(key: &'static str, label: &'static str, metric: Option<Metric>) ->
         unit: Unit::Count,
         source: Source::Log(Line::Root, key),
         metric,
-        aggregate: Aggregate::Mean,
         label,
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     plan::{Plan, Visit},
     record::{
         Decision, Environment, Event, History, Interleaving, Journal, JournalError, Manifest,
-        PayloadSum, RecordError, Running, Start, VisitFacts, VisitTimes,
+        PayloadSum, RecordError, Running, Start, VisitFacts,
     },
     sweep::{Order, WarmUp},
 };
@@ -251,11 +251,11 @@ impl<'a> Driver<'a> {
                 self.options.progress.tell(|live| live.visited(how));
             }
             if ended.iter().any(|ended| matches!(ended, Ended::Voided(_))) {
-                self.repeats.voided();
+                self.repeats.repeats += 1;
                 continue;
             }
             if ended.iter().any(|ended| matches!(ended, Ended::Kept(..))) {
-                self.repeats.kept();
+                self.repeats.visits += 1;
             }
             return Ok(true);
         }
@@ -290,10 +290,10 @@ impl<'a> Driver<'a> {
         journal: &mut Journal,
     ) -> Result<Vec<Ended>> {
         let began = Instant::now();
-        let copies = self.copies(group);
+        let copies = self.plan.settings.interleave.then(|| self.copies(group));
         for (index, visit) in group.iter().enumerate() {
             let others = group.iter().filter(|other| other.cell != visit.cell);
-            let interleaving = self.plan.settings.interleave.then(|| Interleaving {
+            let interleaving = copies.as_ref().map(|copies| Interleaving {
                 with: others.map(|other| other.id()).collect(),
                 copy: copies[index] as u64 + 1,
             });
@@ -302,15 +302,7 @@ impl<'a> Driver<'a> {
                 interleaving,
             })?;
         }
-        let made = if self.plan.settings.interleave {
-            self.attempt_together(group, &copies, left).await
-        } else {
-            let mut made = Vec::new();
-            for visit in group {
-                made.push(self.attempt(visit, left).await);
-            }
-            made
-        };
+        let made = self.attempt(group, copies.as_deref(), left).await;
         let facts = made.iter().flat_map(|made| &made.facts);
         let found = facts.flat_map(|facts| &facts.contaminations);
         let again =
@@ -395,40 +387,28 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Makes a visit within the time that it may take.
-    async fn attempt(&self, visit: &Visit, left: Option<Duration>) -> Made {
-        let visiting = match self.visiting(visit) {
-            Ok(visiting) => visiting,
-            Err(error) => return Made::with(Err(error)),
-        };
-        let (mut took, mut times) = (Duration::ZERO, VisitTimes::default());
-        let limit = self.patience.limit(visiting.cell, left);
-        let run = visiting.run(visit, &mut times);
-        let facts = group::in_time(limit, &mut took, &visiting.step, run).await;
-        Made { times, took, facts }
-    }
-
-    /// Makes the visits of a group in turn, each within the time of its own that it may take.
-    async fn attempt_together(
+    /// Makes a visit, or those of a group in turn, each within the time of its own that it may take.
+    async fn attempt(
         &self,
         group: &[&Visit],
-        copies: &[usize],
+        copies: Option<&[usize]>,
         left: Option<Duration>,
     ) -> Vec<Made> {
-        let cell = group.first().and_then(|visit| self.plan.cell(&visit.cell));
-        if let (Some(visit), Some(cell)) = (group.first(), cell) {
+        let first = group.first().filter(|_| copies.is_some());
+        let cell = first.and_then(|visit| self.plan.cell(&visit.cell));
+        if let (Some(visit), Some(cell)) = (first, cell) {
             let (round, load, cells) = (visit.round, cell.load(), group.len());
             let text = format!("round {round}, {load}: {cells} cells in turn");
             self.options.progress.line(&text);
         }
         let mut members = Vec::new();
-        for (visit, place) in group.iter().copied().zip(copies) {
+        for (index, visit) in group.iter().copied().enumerate() {
             match self.visiting(visit) {
                 Ok(visiting) => members.push(Member {
                     limit: self.patience.limit(visiting.cell, left),
                     visiting,
                     visit,
-                    place: *place,
+                    place: copies.map(|copies| copies[index]),
                     made: Made::with(Ok(VisitFacts::default())),
                 }),
                 Err(error) => {

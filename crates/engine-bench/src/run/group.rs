@@ -1,5 +1,5 @@
-//! Visits of several cells side by side: payload by payload in turn, each in an engine of its own that is
-//! frozen while others have their turns.
+//! Visits, alone or of several cells side by side: payload by payload in turn, each in an engine of its own that
+//! is frozen while others have their turns.
 //!
 //! Drift of the machine lasts longer than a payload, so it meets all cells alike. An engine that is frozen
 //! does in its own next turns what it has to do in the background, as if its payloads followed each other.
@@ -49,8 +49,8 @@ impl Made {
 pub(super) struct Member<'a> {
     pub(super) visiting: Visiting<'a>,
     pub(super) visit: &'a Visit,
-    /// Which of the engine's working copies it has.
-    pub(super) place: usize,
+    /// Which of the engine's working copies it has when it takes turns with others; `None` when it is alone.
+    pub(super) place: Option<usize>,
     /// The most time of its own that it may take.
     pub(super) limit: Option<Duration>,
     /// What came of it until now.
@@ -109,7 +109,11 @@ impl<'s, 'a> Round<'s, 'a> {
                 cell,
                 ..
             } = &member.visiting;
-            match prepared.working_copy(&cell.engine, member.place, progress) {
+            let workspace = match member.place {
+                None => prepared.workspace(&cell.engine).cloned(),
+                Some(place) => prepared.working_copy(&cell.engine, place, progress),
+            };
+            match workspace {
                 Ok(workspace) => Some(MemberPass {
                     member,
                     pass,
@@ -149,7 +153,8 @@ impl<'s, 'a> Round<'s, 'a> {
     /// Times the fixed work once for all, while no engine runs.
     fn calibrate(&mut self) -> Option<Calibration> {
         let members = self.passes.len() as f64;
-        let first = self.passes.first()?;
+        let mut passes = self.passes.iter();
+        let first = passes.find(|pass| pass.member.made.facts.is_ok())?;
         let mut times = VisitTimes::default();
         let calibration = first.member.visiting.calibrate(&first.pass, &mut times);
         for member_pass in &mut self.passes {
@@ -168,6 +173,16 @@ impl<'s, 'a> Round<'s, 'a> {
         let watched: Vec<Option<u32>> = self.passes.iter().map(watched).collect();
         let pids: Vec<u32> = watched.iter().copied().flatten().collect();
         let watch = (!pids.is_empty()).then(|| Watch::begin(&pids));
+        match &mut self.passes[..] {
+            [alone] if alone.member.place.is_none() => alone.replay().await,
+            _ => self.take_turns().await,
+        }
+        let mut readings = watch.map_or_else(Vec::new, Watch::end).into_iter();
+        let of_engine = |pid: &Option<u32>| pid.and_then(|_| readings.next());
+        watched.iter().map(of_engine).collect()
+    }
+
+    async fn take_turns(&mut self) {
         let began = Instant::now();
         let orders = self.orders();
         for (index, (payload, order)) in self.payloads.iter().zip(orders).enumerate() {
@@ -175,9 +190,6 @@ impl<'s, 'a> Round<'s, 'a> {
                 self.passes[place].turn(index, payload, began).await;
             }
         }
-        let mut readings = watch.map_or_else(Vec::new, Watch::end).into_iter();
-        let of_engine = |pid: &Option<u32>| pid.and_then(|_| readings.next());
-        watched.iter().map(of_engine).collect()
     }
 
     /// Who has a turn when: made before the first one.
@@ -207,10 +219,11 @@ impl MemberPass<'_, '_> {
         }
     }
 
-    /// Starts the engine and freezes it until its first turn.
+    /// Starts the engine and, if it takes turns, freezes it until its first one.
     async fn begin(&mut self) {
         let Member {
             visiting,
+            place,
             limit,
             made,
             ..
@@ -221,11 +234,42 @@ impl MemberPass<'_, '_> {
         let begin = visiting.begin(&self.pass, &self.workspace, &mut made.times);
         match in_time(*limit, &mut made.took, &visiting.step, begin).await {
             Ok(mut standing) => {
-                standing.engine.freeze();
+                if place.is_some() {
+                    standing.engine.freeze();
+                }
                 standing.samples.reserve(self.pass.payloads.len());
                 self.standing = Some(standing);
             }
             Err(error) => self.fail(error),
+        }
+    }
+
+    /// Replays all payloads, one after another.
+    async fn replay(&mut self) {
+        let Some(standing) = &mut self.standing else {
+            return;
+        };
+        let Member {
+            visiting,
+            limit,
+            made,
+            ..
+        } = &mut *self.member;
+        let shown = visiting.shown(self.pass.names().0, &standing.engine);
+        let (auth, waits) = (&mut standing.node.auth, &mut standing.waits);
+        let on_payload = || visiting.progress.advance();
+        let samples = &mut standing.samples;
+        let replay = pass::replay(auth, self.pass.payloads, waits, samples, on_payload);
+        let replayed = within(*limit, &mut made.took, replay).await;
+        drop(shown);
+        match replayed {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.leave(error.to_string()).await,
+            Err(late) => {
+                let error = StepError::new(visiting.step.get(), &late);
+                self.standing = None;
+                self.fail(error);
+            }
         }
     }
 
@@ -301,7 +345,7 @@ impl MemberPass<'_, '_> {
 }
 
 /// A step of a visit that has taken so much of the time of its own that it may take.
-pub(super) async fn in_time<T>(
+async fn in_time<T>(
     limit: Option<Duration>,
     took: &mut Duration,
     step: &Cell<Step>,

@@ -51,12 +51,10 @@ impl Prepared {
     /// # Errors
     /// When the plan names an engine that was not prepared.
     pub(crate) fn workspace(&self, engine: &str) -> Result<&Workspace, StepError> {
-        self.workspaces
-            .iter()
-            .find(|workspace| workspace.engine.name == engine)
-            .ok_or_else(|| {
-                StepError::new(Step::State, &format!("no datadir for the engine {engine}"))
-            })
+        let mut all = self.workspaces.iter();
+        let found = all.find(|workspace| workspace.engine.name == engine);
+        let cause = format!("no datadir for the engine {engine}");
+        found.ok_or_else(|| StepError::new(Step::State, &cause))
     }
 }
 

@@ -193,30 +193,30 @@ pub(super) fn groups<'v>(
 /// A decision about a level, as a line.
 fn describe(round: u64, level: &LevelDecision, adaptive: &Adaptive) -> String {
     let percent = |value: f64| format!("{:.2} %", 100.0 * value);
-    let mut text = format!("after round {round}, {}: ", level.load);
-    text.push_str(&match level.precision {
+    let mut said = vec![match level.precision {
         Some(half) => format!("precision {}", percent(half)),
         None => "noise not known yet".to_owned(),
-    });
+    }];
     let more = level.wanted_rounds.saturating_sub(round);
     if more > 0 && level.precision.is_some() {
-        text.push_str(&format!(
-            "; {} takes {more} more rounds, {:.1} min",
-            percent(adaptive.precision),
-            more as f64 * level.round_s / 60.0
+        let minutes = more as f64 * level.round_s / 60.0;
+        let wanted = percent(adaptive.precision);
+        let granted = match level.given_rounds {
+            given if given < more => format!(", {given} will be made"),
+            _ => String::new(),
+        };
+        said.push(format!(
+            "{wanted} takes {more} more rounds, {minutes:.1} min{granted}"
         ));
-        if level.given_rounds < more {
-            text.push_str(&format!(", {} will be made", level.given_rounds));
-        }
     }
     if !level.beaten.is_empty() {
-        text.push_str(&format!("; clearly beaten: {}", level.beaten.join(", ")));
+        said.push(format!("clearly beaten: {}", level.beaten.join(", ")));
     }
     if !level.futile.is_empty() {
         let futile = level.futile.join(", ");
-        text.push_str(&format!(
-            "; open, and unlikely to be decided by the rounds left: {futile}"
+        said.push(format!(
+            "open, and unlikely to be decided by the rounds left: {futile}"
         ));
     }
-    text
+    format!("after round {round}, {}: {}", level.load, said.join("; "))
 }

@@ -157,10 +157,8 @@ pub async fn make_state(
         return Ok(target);
     }
     let StateKey { profile, seed } = key;
-    progress.begin(
-        0,
-        &format!("making the {profile} base state with seed {seed}"),
-    );
+    let what = format!("making the {profile} base state with seed {seed}");
+    progress.begin(0, &what);
     let building = Building::new(&target).in_step(Step::State)?;
     init_datadir(key, building.path(), logs).await?;
     cache::seal(building.path()).in_step(Step::State)?;

@@ -151,9 +151,8 @@ impl TracedCell<'_> {
         let (engine, mut node) = visiting.start(workspace, &pass).await?;
         let mut waits = visiting.waits(&engine, workspace).await?;
         let shown = visiting.shown("trace", &engine);
-        let replayed = self
-            .replay(&cell, &mut node.auth, &payloads, &mut waits)
-            .await;
+        let replaying = self.replay(&cell, &mut node.auth, &payloads, &mut waits);
+        let replayed = replaying.await;
         drop(shown);
         // Stopping also sends what the engine still holds.
         engine.stop().in_step(Step::Stop)?;
@@ -196,19 +195,15 @@ impl TracedCell<'_> {
                 .map(|name| (name, SpanId::of(trace, name)));
             client.set_traceparent(&traceparent(trace, first.1, sampled));
             let began = unix_ns();
-            let sent = pass::new_payload(client, payload)
-                .await
-                .in_step(Step::Trace);
+            let sent = pass::new_payload(client, payload).await;
             let answered = unix_ns();
             client.set_traceparent(&traceparent(trace, second.1, sampled));
             let between = unix_ns();
-            let updated = pass::forkchoice(client, payload).await.in_step(Step::Trace);
+            let updated = pass::forkchoice(client, payload).await;
             let ended = unix_ns();
-            let ns = sent? + updated?;
-            waits
-                .after(index, payload.number)
-                .await
-                .in_step(Step::Trace)?;
+            let ns = sent.in_step(Step::Trace)? + updated.in_step(Step::Trace)?;
+            let waited = waits.after(index, payload.number).await;
+            waited.in_step(Step::Trace)?;
             let span = |(name, id): (&str, SpanId), parent, start_ns, end_ns| Span {
                 trace,
                 id,

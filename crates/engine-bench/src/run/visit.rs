@@ -4,13 +4,13 @@
 //! Invariant: leaving a visit in any way, also by being dropped on Ctrl-C, stops its engine.
 
 use super::{
-    InStep as _, Prepared, Progress, Step, StepError, Waits, attest, disk, pass, probe,
-    progress::PassShown, scrape,
+    InStep as _, Prepared, Progress, Step, StepError, Waits, attest, probe, progress::PassShown,
+    scrape,
 };
 use crate::{
     client::{Node, status_text},
     engine::{self, Engine},
-    guard::{self, Calibration, Calibrator, GuardMode, Watch},
+    guard::{self, Calibration, Calibrator, GuardMode},
     live::PassLabels,
     payload::Payloads,
     plan::{self, Visit},
@@ -57,7 +57,7 @@ pub(super) struct Pass<'a> {
 
 impl Pass<'_> {
     /// Its folder's name, and what people call it.
-    fn names(&self) -> (&'static str, &'static str) {
+    pub(super) fn names(&self) -> (&'static str, &'static str) {
         match self.step {
             Step::WarmUp => (WARMUP_DIR, "warm-up"),
             _ => (MEASURED_DIR, "measured"),
@@ -83,24 +83,6 @@ pub(super) fn add_pass(facts: &mut VisitFacts, pass: PassFacts) {
 }
 
 impl Visiting<'_> {
-    /// Makes the visit. `times` also holds what was spent when it fails.
-    pub(super) async fn run(
-        &self,
-        visit: &Visit,
-        times: &mut VisitTimes,
-    ) -> Result<VisitFacts, StepError> {
-        let payloads = self.payloads()?;
-        let workspace = self.prepared.workspace(&self.cell.engine)?;
-        let mut facts = VisitFacts::default();
-        for pass in self.passes(visit, &payloads) {
-            let made = self.pass(&pass, workspace, times).await;
-            // A failure says when the disk is full.
-            let remark = |error| disk::remark(error, &workspace.datadir, self.out);
-            add_pass(&mut facts, made.map_err(remark)?);
-        }
-        Ok(facts)
-    }
-
     /// The passes of a visit in order: the discarded one, unless nothing is, and the measured one.
     pub(super) fn passes<'p>(
         &self,
@@ -138,40 +120,6 @@ impl Visiting<'_> {
             WarmUp::Full => payloads,
             WarmUp::None => 0,
             WarmUp::First(count) => payloads.min(count as usize),
-        }
-    }
-
-    /// Resets, starts, replays, stops and writes.
-    async fn pass(
-        &self,
-        pass: &Pass<'_>,
-        workspace: &Workspace,
-        times: &mut VisitTimes,
-    ) -> Result<PassFacts, StepError> {
-        let mut found = PassFacts {
-            state: self.bring_back(pass, workspace, times).await?,
-            calibration: self.calibrate(pass, times),
-            ..PassFacts::default()
-        };
-        let mut standing = self.begin(pass, workspace, times).await?;
-        let shown = self.shown(pass.names().0, &standing.engine);
-        let watch = self
-            .watched(pass)
-            .then(|| Watch::begin(&[standing.engine.pid()]));
-        let on_payload = || self.progress.advance();
-        let Standing {
-            node,
-            waits,
-            samples,
-            ..
-        } = &mut standing;
-        let client = &mut node.auth;
-        let replayed = pass::replay(client, pass.payloads, waits, samples, on_payload).await;
-        found.machine = watch.and_then(|watch| watch.end().pop());
-        drop(shown);
-        match replayed {
-            Ok(()) => self.finish(pass, standing, found, times).await,
-            Err(error) => Err(self.give_up(pass, standing, error.to_string(), times).await),
         }
     }
 
