@@ -241,10 +241,8 @@ fn every_cell_is_measured_and_can_be_recomputed_from_its_samples() {
     assert_whole(&report);
     assert_eq!(report.cells.len(), 3);
     for cell in &report.cells {
-        assert_eq!(
-            (cell.payloads, cell.visits, cell.failed_visits),
-            (PAYLOADS, 2, 0)
-        );
+        let counts = (cell.payloads, cell.visits, cell.failed_visits);
+        assert_eq!(counts, (PAYLOADS, 2, 0));
         let (mut gas, mut total, mut new_payload, mut wall, mut engine) = (0, 0, 0, 0, 0);
         for round in 1..=2 {
             let pass = fixture.path(&format!("out/visits/{round}-{}/measured", cell.id));
@@ -269,19 +267,11 @@ fn every_cell_is_measured_and_can_be_recomputed_from_its_samples() {
         assert_eq!(value(&cell.engine_ggas_per_second), ggas(engine));
         assert_eq!(engine, 2 * PAYLOADS * 2_500_000);
     }
-    let evidence: Vec<&str> = report
-        .cells
-        .iter()
-        .map(|cell| cell.knob.evidence.as_str())
-        .collect();
-    assert!(
-        evidence[0].starts_with("jobs per block 41.0 "),
-        "{evidence:?}"
-    );
-    assert!(
-        evidence[2].starts_with("jobs per block 1.0 "),
-        "{evidence:?}"
-    );
+    for (cell, jobs) in [(0, "41.0"), (2, "1.0")] {
+        let evidence = &report.cells[cell].knob.evidence;
+        let said = format!("jobs per block {jobs} ");
+        assert!(evidence.starts_with(&said), "{evidence}");
+    }
     assert!(report.noise_floor.relative.is_some());
     // Two rounds may say that cells are not separable, and no more.
     let mut verdicts = report.comparisons.iter().map(|pair| pair.verdict);
@@ -297,31 +287,22 @@ fn one_round_gives_values_but_no_interval_and_no_verdict() {
     assert_eq!(report.noise_floor.relative, None);
     let verdicts: Vec<Verdict> = report.comparisons.iter().map(|pair| pair.verdict).collect();
     assert_eq!(verdicts, [Verdict::TooFewRounds]);
-    assert_eq!(
-        report.levels[0].best.len(),
-        2,
-        "one round singles nothing out"
-    );
+    let best = &report.levels[0].best;
+    assert_eq!(best.len(), 2, "one round singles nothing out");
 }
 
 #[test]
-fn a_warm_up_is_kept_apart() {
+fn a_warm_up_is_kept_apart_and_the_users_datadir_is_only_read() {
     let fixture = Fixture::new("ok");
+    let chain = || fs::read_to_string(fixture.path("datadir/chain")).unwrap();
+    let before = chain();
     fixture.sweep("--warmup 2 --reset copy");
     let rows = |pass: &str| {
         let file = fixture.path(&format!("out/visits/1-gas10M/{pass}/combined_latency.csv"));
         fs::read_to_string(file).unwrap().lines().count() - 1
     };
     assert_eq!((rows("warmup"), rows("measured")), (2, PAYLOADS as usize));
-}
-
-#[test]
-fn the_users_datadir_is_only_read() {
-    let fixture = Fixture::new("ok");
-    let read = || fs::read_to_string(fixture.path("datadir/chain")).unwrap();
-    let before = read();
-    fixture.sweep("");
-    assert_eq!(read(), before);
+    assert_eq!(chain(), before);
 }
 
 /// Script of the engine, flags of the sweep, the step that has to fail, and what its cause says.
@@ -357,12 +338,9 @@ fn a_failed_level_does_not_stop_the_others() {
     let fixture = Fixture::new("ok");
     fs::create_dir(fixture.path("payloads/40M")).unwrap();
     let report = fixture.sweep("--gas 10M,40M --chunks 15,30");
-    let measured: Vec<bool> = report
-        .cells
-        .iter()
-        .map(|cell| cell.execution_ggas_per_second.is_some())
-        .collect();
-    assert_eq!(measured, [true, true, false, false]);
+    let cells = report.cells.iter();
+    let measured = cells.map(|cell| cell.execution_ggas_per_second.is_some());
+    assert!(measured.eq([true, true, false, false]));
     assert_eq!(report.failures.len(), 2);
     assert!(report.complete);
 }
@@ -389,10 +367,7 @@ fn a_datadir_in_use_is_refused() {
     fs::write(fixture.path("datadir/db/lock"), pid.to_string()).unwrap();
     let (step, cause) = fixture.failure("");
     assert_eq!(step, "state");
-    assert!(
-        cause.contains(&format!("in use by process {pid}")),
-        "{cause}"
-    );
+    assert_says(&cause, &format!("in use by process {pid}"), "");
 }
 
 /// Ids of finished visits, in the order they were begun.
@@ -421,18 +396,11 @@ fn an_adaptive_sweep_ends_when_it_has_resolved_what_it_was_asked_to() {
     let report = fixture.sweep("--chunks 15,60 --precision 100000%");
     let adaptive = report.adaptive.as_ref().unwrap();
     assert_eq!(adaptive.rounds, 3, "as many as name a difference");
-    let after: Vec<u64> = adaptive
-        .decisions
-        .iter()
-        .map(|decision| decision.after_round)
-        .collect();
-    assert_eq!(after, [1, 2, 3]);
+    let decisions = adaptive.decisions.iter();
+    assert!(decisions.map(|made| made.after_round).eq([1, 2, 3]));
     assert!(adaptive.decisions[2].next.is_empty());
-    assert_eq!(
-        report.cells.len(),
-        2,
-        "the control is no cell of the report"
-    );
+    let cells = report.cells.len();
+    assert_eq!(cells, 2, "the control is no cell of the report");
     let control = the_one(&report.noise_floor.controls);
     assert_eq!((control.rounds, control.of.as_str()), (3, "chunk15-gas10M"));
     assert_eq!(finished(&fixture).len(), 3 * 3);
@@ -445,10 +413,7 @@ fn an_adaptive_sweep_goes_on_as_it_was_decided() {
     let fixture = Fixture::new("ok");
     let plan = fixture.plan("--chunks 15,60 --precision 100000%");
     let whole: Vec<String> = plan.visits.iter().map(|visit| visit.id()).take(9).collect();
-    let fourth = fixture
-        .path("out/visits")
-        .join(&whole[4])
-        .join("measured/engine.log");
+    let fourth = fixture.path(&format!("out/visits/{}/measured/engine.log", whole[4]));
     let stop = until("the fourth visit", || fourth.exists());
     let (ending, report) = fixture.sweep_plan(&plan, stop);
     assert_eq!(ending, Some(Ending::Interrupted));
@@ -460,10 +425,8 @@ fn an_adaptive_sweep_goes_on_as_it_was_decided() {
     assert_eq!(report.adaptive.unwrap().decisions.len(), 3);
     // A sweep that has ended stays ended.
     let (ending, _) = fixture.resume(&plan);
-    assert_eq!(
-        (ending, finished(&fixture)),
-        (Some(Ending::Complete), whole)
-    );
+    assert_eq!(ending, Some(Ending::Complete));
+    assert_eq!(finished(&fixture), whole);
 }
 
 #[test]
@@ -472,14 +435,9 @@ fn a_budget_that_is_spent_ends_the_sweep_and_is_said() {
     let report = fixture.sweep("--chunks 15,60 --precision 0.001% --budget 1ms");
     assert_eq!(finished(&fixture).len(), 1, "one visit is always made");
     assert!(report.complete && report.comparisons.is_empty());
-    let said = report.warnings.join("\n");
-    assert!(
-        said.contains(
-            "the sweep ended in its pilot, in round 1 of 2, because its budget of 0.001 s was spent; \
-             never measured: "
-        ),
-        "{said}"
-    );
+    let ended = "the sweep ended in its pilot, in round 1 of 2, because its budget of 0.001 s was spent; \
+                 never measured: ";
+    assert_says(&report.warnings.join("\n"), ended, "");
 }
 
 #[test]
@@ -532,6 +490,14 @@ fn retime(out: &Path, factor: f64) {
         }
         journal.write(event).unwrap();
     }
+}
+
+/// Edits a file once; what was in it before.
+fn edit(path: &Path, from: &str, to: &str) -> String {
+    let before = fs::read_to_string(path).unwrap();
+    assert!(before.contains(from), "{} has no {from}", path.display());
+    fs::write(path, before.replacen(from, to, 1)).unwrap();
+    before
 }
 
 /// Runs a verb and gives its exit code's text.
@@ -612,25 +578,18 @@ fn a_published_number_that_was_edited_is_found() {
     assert_eq!((against("chunk60"), check()), (code(0), code(0)));
     assert_eq!((against("chunk7"), check()), (code(2), code(0)));
 
-    type Edit = fn(&str) -> String;
-    let edits: [(&str, Edit); 4] = [
-        ("report.json", |text| {
-            text.replacen("\"visits\": 2", "\"visits\": 9", 1)
-        }),
-        ("report.md", |text| {
-            text.replacen("noise floor", "noise  floor", 1)
-        }),
-        ("cells.csv", |text| text.replacen(",2,0,", ",3,0,", 1)),
-        ("visits/1-chunk15-gas10M/measured/total_gas.csv", |text| {
-            text.replacen("10000000", "10000001", 1)
-        }),
-    ];
-    for (file, edit) in edits {
+    for (file, from, to) in [
+        ("report.json", "\"visits\": 2", "\"visits\": 9"),
+        ("report.md", "noise floor", "noise  floor"),
+        ("cells.csv", ",2,0,", ",3,0,"),
+        (
+            "visits/1-chunk15-gas10M/measured/total_gas.csv",
+            "10000000",
+            "10000001",
+        ),
+    ] {
         let path = out.join(file);
-        let before = fs::read_to_string(&path).unwrap();
-        let edited = edit(&before);
-        assert_ne!(edited, before, "{file} was not edited");
-        fs::write(&path, edited).unwrap();
+        let before = edit(&path, from, to);
         assert_eq!(check(), code(1), "{file}");
         fs::write(&path, before).unwrap();
     }
@@ -643,7 +602,7 @@ fn a_published_number_that_was_edited_is_found() {
 const WATCHED: &str = "--warmup none --wait-time 300ms";
 
 #[test]
-fn a_visit_that_others_disturb_is_void_and_made_again_twice() {
+fn a_visit_that_others_disturb_is_void_and_repeated_twice() {
     let fixture = Fixture::new("ok");
     // As many as make a name for themselves beside whatever else runs.
     let hogs = Hogs::start(6);
@@ -656,11 +615,8 @@ fn a_visit_that_others_disturb_is_void_and_made_again_twice() {
     assert_eq!(voids, [("1-gas10M.void1", 1), ("1-gas10M.void2", 2)]);
     for (made, (kept_in, _)) in history.attempts.iter().zip(voids) {
         assert!(!made.facts.contaminations.is_empty());
-        assert!(
-            measured_dir(&fixture.out(), kept_in)
-                .join("samples.csv")
-                .exists()
-        );
+        let kept = measured_dir(&fixture.out(), kept_in);
+        assert!(kept.join("samples.csv").exists());
     }
     assert_eq!(finished(&fixture), ["1-gas10M"]);
     let ended: Vec<Ended> = report.visits.iter().map(|visit| visit.ended).collect();
@@ -673,8 +629,7 @@ fn a_visit_that_others_disturb_is_void_and_made_again_twice() {
     let reason = &report.visits[2].facts.contaminations;
     let reason = reason.iter().find(|found| found.rule == "foreign-cpu");
     assert!(reason.unwrap().detail.contains("sh "), "{reason:?}");
-    let said = report.warnings.join("\n");
-    assert!(said.contains("foreign-cpu 3 times"), "{said}");
+    assert_says(&report.warnings.join("\n"), "foreign-cpu 3 times", "");
 }
 
 #[test]
@@ -687,16 +642,13 @@ fn a_disturbed_visit_is_only_marked_when_that_is_asked_for() {
     let fixture = Fixture::new("ok");
     let report = fixture.sweep("--guard off");
     assert_eq!((report.guard.watched, report.guard.disturbed), (0, 0));
-    let passes = &report.visits[0].facts.passes;
-    assert!(
-        passes
-            .iter()
-            .all(|pass| pass.machine.is_none() && pass.calibration.is_none())
-    );
+    for pass in &report.visits[0].facts.passes {
+        assert!(pass.machine.is_none() && pass.calibration.is_none());
+    }
 }
 
 #[test]
-fn a_disturbed_visit_is_kept_when_the_budget_has_no_time_to_make_it_again() {
+fn a_disturbed_visit_is_kept_when_the_budget_has_no_time_to_repeat_it() {
     let fixture = Fixture::new("ok");
     let hogs = Hogs::start(2);
     let report = fixture.sweep(&format!("{WATCHED} --precision 1% --budget 1ms"));
@@ -712,34 +664,23 @@ fn what_is_found_beside_the_samples_is_in_the_report() {
     assert_eq!(report.guard.watched, 6);
     assert!(report.guard.guard_s > 0.0 && report.guard.calibration_s > 0.0);
     for visit in &report.visits {
-        let names: Vec<&str> = visit
-            .facts
-            .passes
-            .iter()
-            .map(|pass| pass.pass.as_str())
-            .collect();
+        let passes = &visit.facts.passes;
+        let names: Vec<&str> = passes.iter().map(|pass| pass.pass.as_str()).collect();
         assert_eq!(names, ["warmup", "measured"]);
-        let measured = &visit.facts.passes[1];
-        let work = measured.calibration.unwrap();
+        let work = passes[1].calibration.unwrap();
         assert!(work.compute_ns > 0 && work.memory_ns > 0);
-        assert!(measured.machine.as_ref().unwrap().cpus > 0);
-        let states = visit.facts.passes.iter().map(|pass| pass.state.clone());
-        // The chain's four hashes and the script's name.
-        assert!(
-            states
-                .into_iter()
-                .all(|state| state.datadir_bytes == 4 * 66 + 3 + 2)
-        );
+        assert!(passes[1].machine.as_ref().unwrap().cpus > 0);
+        for pass in passes {
+            // The chain's four hashes and the script's name.
+            assert_eq!(pass.state.datadir_bytes, 4 * 66 + 3 + 2);
+        }
     }
     let manifest = report.environment.manifest.unwrap();
     assert_eq!((manifest.engines.len(), manifest.payloads.len()), (1, 1));
     assert_eq!(manifest.payloads[0].payloads, PAYLOADS);
     // Two cells and a duplicate, there and back.
-    let order: Vec<&str> = report
-        .visits
-        .iter()
-        .map(|visit| visit.cell.as_str())
-        .collect();
+    let visits = report.visits.iter();
+    let order: Vec<&str> = visits.map(|visit| visit.cell.as_str()).collect();
     assert!(order[..3].iter().rev().eq(&order[3..]), "{order:?}");
 }
 
@@ -762,8 +703,7 @@ fn a_sweep_goes_on_only_with_what_it_was_begun_with() {
 
     let journal = fs::read(out.join(JOURNAL_FILE)).unwrap();
     let payload = fixture.path("payloads/10M/payload_block_5.json");
-    let text = fs::read_to_string(&payload).unwrap();
-    fs::write(&payload, text.replace("\"0x1\"", "\"0x2\"")).unwrap();
+    let text = edit(&payload, "\"0x1\"", "\"0x2\"");
     assert_eq!(resume(), code(2), "other payloads");
     fs::write(&payload, text).unwrap();
     assert_eq!(resume(), code(0));
@@ -772,38 +712,27 @@ fn a_sweep_goes_on_only_with_what_it_was_begun_with() {
     assert_eq!(resume(), code(2), "another program");
     let now = Manifest::before(&plan, &out).unwrap();
     let then = History::read(&out).unwrap();
-    let refused = run::check_manifest(&now, then.manifest())
-        .unwrap_err()
-        .to_string();
-    assert!(
-        refused.contains("the program of scripted was "),
-        "{refused}"
-    );
+    let refused = run::check_manifest(&now, then.manifest()).unwrap_err();
+    assert_says(&refused.to_string(), "the program of scripted was ", "");
     shell("cp \"$0\" \"$1\"", &engine);
 
     let path = out.join("plan.json");
-    let text = fs::read_to_string(&path).unwrap();
-    fs::write(
-        &path,
-        text.replace("\"wait_time_ms\": 0", "\"wait_time_ms\": 1"),
-    )
-    .unwrap();
+    let text = edit(&path, "\"wait_time_ms\": 0", "\"wait_time_ms\": 1");
     assert_eq!(resume(), code(2), "another plan");
     let report = fixture.report();
     assert!(!report.complete && report.warnings[0].contains("plan.json"));
     fs::write(&path, text).unwrap();
 
     // What was refused left nothing behind, and an event that was edited is not believed.
-    let after = fs::read_to_string(out.join(JOURNAL_FILE)).unwrap();
+    let measured = "\"measured_s\":";
+    let after = edit(&out.join(JOURNAL_FILE), measured, "\"measured_s\":1");
     assert!(after.as_bytes().starts_with(&journal));
-    let edited = after.replacen("\"measured_s\":", "\"measured_s\":1", 1);
-    fs::write(out.join(JOURNAL_FILE), edited).unwrap();
     assert_eq!(resume(), code(2));
     assert_eq!(verb(&format!("report {}", out.display())), code(2));
 }
 
 #[test]
-fn a_journal_that_lost_its_end_is_noticed() {
+fn a_journal_that_lost_its_end_is_noticed_and_so_are_edited_samples() {
     let fixture = Fixture::new("ok");
     fixture.sweep("--chunks 15,60 --rounds 2");
     let out = fixture.out();
@@ -823,22 +752,12 @@ fn a_journal_that_lost_its_end_is_noticed() {
     let plan = Plan::read(&out).unwrap();
     let (_, report) = fixture.resume(&plan);
     assert!(report.complete && finished(&fixture).contains(&lost));
-}
 
-#[test]
-fn samples_that_were_edited_are_named() {
-    let fixture = Fixture::new("ok");
-    fixture.sweep("--chunks 15,60 --rounds 2");
-    let out = fixture.out();
-    let samples = out.join("visits/2-chunk60-gas10M/measured/samples.csv");
-    let text = fs::read_to_string(&samples).unwrap();
-    fs::write(&samples, text.replacen("10000000", "10000001", 1)).unwrap();
+    let samples = out.join("visits/1-chunk60-gas10M/measured/samples.csv");
+    edit(&samples, "10000000", "10000001");
     let report = fixture.report();
-    assert!(!report.complete);
-    assert_eq!(
-        report.warnings[0],
-        "the samples of 2-chunk60-gas10M are not those that were measured"
-    );
+    let said = "the samples of 1-chunk60-gas10M are not those that were measured";
+    assert_eq!((report.complete, &*report.warnings[0]), (false, said));
 }
 
 #[test]
