@@ -12,8 +12,7 @@ use engine_bench::{
     cli::{Cli, Verb},
     plan::Plan,
     record::{
-        Ended, Event, History, JOURNAL_FILE, Journal, JournalError, Manifest, journal,
-        measured_dir, sample,
+        Ended, Event, History, JOURNAL_FILE, Journal, Manifest, journal, measured_dir, sample,
     },
     report::Report,
     resolve::resolve,
@@ -72,66 +71,67 @@ impl Fixture {
         }
     }
 
-    fn plan(&self, flags: &[&str]) -> Plan {
+    fn plan(&self, flags: &str) -> Plan {
         self.plan_of(scripted_engine(), flags)
     }
 
-    /// The plan of a sweep of this program.
-    fn plan_of(&self, engine: PathBuf, flags: &[&str]) -> Plan {
-        let (datadir, payloads, cache) = (
-            self.path("datadir"),
-            self.path("payloads"),
-            self.path("cache"),
+    /// The plan of a sweep of this program. A flag that is given replaces its default here.
+    fn plan_of(&self, program: PathBuf, flags: &str) -> Plan {
+        let dir = self.dir.path().display();
+        let rounds = if flags.contains("--precision") {
+            ""
+        } else {
+            "--rounds 1"
+        };
+        let defaults = format!(
+            "--target-block 3 --gas 10M --datadir {dir}/datadir --payloads {dir}/payloads \
+             --cache-dir {dir}/cache {rounds}"
         );
-        let text = |path: &Path| path.to_str().unwrap().to_owned();
-        let mut words: Vec<String> = [
-            "engine-bench",
-            "sweep",
-            "--target-block",
-            "3",
-            "--gas",
-            "10M",
-        ]
-        .map(str::to_owned)
-        .to_vec();
-        for (flag, path) in [
-            ("--datadir", &datadir),
-            ("--payloads", &payloads),
-            ("--cache-dir", &cache),
-        ] {
-            words.extend([flag.to_owned(), text(path)]);
-        }
-        if !flags.contains(&"--precision") {
-            words.extend(["--rounds", "1"].map(str::to_owned));
-        }
-        // A flag that is given again replaces its default here.
-        for pair in flags.chunks(2) {
-            if let Some(at) = words.iter().position(|word| word == pair[0]) {
-                words.drain(at..at + 2);
-            }
-            words.extend(pair.iter().map(|word| (*word).to_owned()));
-        }
+        let defaults: Vec<&str> = defaults.split_whitespace().collect();
+        let given: Vec<&str> = flags.split_whitespace().collect();
+        let defaults = defaults.chunks(2).filter(|pair| !given.contains(&pair[0]));
+        let words = ["engine-bench", "sweep"].iter();
+        let words = words.chain(defaults.flatten()).chain(&given);
         let Verb::Sweep(args) = Cli::try_parse_from(words).unwrap().verb else {
             panic!()
         };
         let mut settings = resolve(&args).unwrap();
         settings.engines = vec![EngineSpec {
             name: "scripted".into(),
-            program: engine,
+            program,
             kind: EngineKind::Reth,
             lacks: vec![],
         }];
         Plan::new(settings)
     }
 
-    /// Runs a sweep to its end and reads what it left.
-    fn sweep(&self, flags: &[&str]) -> Report {
-        self.sweep_plan(&self.plan(flags), std::future::pending()).1
+    /// The results folder.
+    fn out(&self) -> PathBuf {
+        self.path("out")
     }
 
-    /// Runs a sweep, or goes on with one, until it ends or `stop` resolves.
+    fn history(&self) -> History {
+        History::read(&self.out()).unwrap()
+    }
+
+    /// What is reported now.
+    fn report(&self) -> Report {
+        Report::of(&analyze::read_outcome(&self.out()).unwrap())
+    }
+
+    /// Runs a sweep to its end and reads what it left.
+    fn sweep(&self, flags: &str) -> Report {
+        self.resume(&self.plan(flags)).1
+    }
+
+    /// Runs a sweep, or goes on with one, until it ends.
+    fn resume(&self, plan: &Plan) -> (Option<Ending>, Report) {
+        self.sweep_plan(plan, std::future::pending())
+    }
+
+    /// The same, until it ends or `stop` resolves.
     fn sweep_plan(&self, plan: &Plan, stop: impl Future<Output = ()>) -> (Option<Ending>, Report) {
-        let out = self.path("out");
+        let out = self.out();
         fs::create_dir_all(&out).unwrap();
         plan.write(&out).unwrap();
         let mut journal = Journal::open(&out).unwrap();
@@ -162,20 +162,18 @@ impl Fixture {
                 }
             }
         });
-        (ending, Report::of(&analyze::read_outcome(&out).unwrap()))
+        (ending, self.report())
     }
 
     /// The one failure of a sweep of one cell, and that nothing was measured or left running.
-    fn failure(&self, flags: &[&str]) -> (String, String) {
+    fn failure(&self, flags: &str) -> (String, String) {
         let report = self.sweep(flags);
         assert!(!report.measured_anything());
         assert!(
             !self.path("cache/work/engine.pid").exists(),
             "an engine was left behind"
         );
-        let [failure] = report.failures.as_slice() else {
-            panic!("{:?}", report.failures)
-        };
+        let failure = the_one(&report.failures);
         (failure.step.clone(), failure.cause.clone())
     }
 }
@@ -202,6 +200,31 @@ fn scripted_engine() -> PathBuf {
     testkit::built("examples/scripted-engine")
 }
 
+/// The only one that there is.
+#[track_caller]
+fn the_one<T: std::fmt::Debug>(of: &[T]) -> &T {
+    assert_eq!(of.len(), 1, "{of:#?}");
+    &of[0]
+}
+
+/// Every visit was made, and none failed.
+#[track_caller]
+fn assert_whole(report: &Report) {
+    let Report {
+        failures, warnings, ..
+    } = report;
+    assert!(failures.is_empty(), "{failures:#?}");
+    assert!(report.complete, "{warnings:#?}");
+}
+
+/// Each of the parts, which `|` divides, is in a text.
+#[track_caller]
+fn assert_says(said: &str, parts: &str, of: &str) {
+    for part in parts.split(" | ") {
+        assert!(said.contains(part), "{of}: `{part}` is not in: {said}");
+    }
+}
+
 /// Resolves once a condition holds.
 async fn until(what: &str, holds: impl Fn() -> bool) {
     let deadline = Deadline::of(what);
@@ -214,18 +237,12 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
 #[test]
 fn every_cell_is_measured_and_can_be_recomputed_from_its_samples() {
     let fixture = Fixture::new("ok");
-    let report = fixture.sweep(&["--chunks", "15,60,100000", "--rounds", "2"]);
-    assert!(
-        report.complete && report.failures.is_empty(),
-        "{:?}",
-        report.failures
-    );
+    let report = fixture.sweep("--chunks 15,60,100000 --rounds 2");
+    assert_whole(&report);
     assert_eq!(report.cells.len(), 3);
     for cell in &report.cells {
-        assert_eq!(
-            (cell.payloads, cell.visits, cell.failed_visits),
-            (PAYLOADS, 2, 0)
-        );
+        let counts = (cell.payloads, cell.visits, cell.failed_visits);
+        assert_eq!(counts, (PAYLOADS, 2, 0));
         let (mut gas, mut total, mut new_payload, mut wall, mut engine) = (0, 0, 0, 0, 0);
         for round in 1..=2 {
             let pass = fixture.path(&format!("out/visits/{round}-{}/measured", cell.id));
@@ -250,19 +267,11 @@ fn every_cell_is_measured_and_can_be_recomputed_from_its_samples() {
         assert_eq!(value(&cell.engine_ggas_per_second), ggas(engine));
         assert_eq!(engine, 2 * PAYLOADS * 2_500_000);
     }
-    let evidence: Vec<&str> = report
-        .cells
-        .iter()
-        .map(|cell| cell.knob.evidence.as_str())
-        .collect();
-    assert!(
-        evidence[0].starts_with("jobs per block 41.0 "),
-        "{evidence:?}"
-    );
-    assert!(
-        evidence[2].starts_with("jobs per block 1.0 "),
-        "{evidence:?}"
-    );
+    for (cell, jobs) in [(0, "41.0"), (2, "1.0")] {
+        let evidence = &report.cells[cell].knob.evidence;
+        let said = format!("jobs per block {jobs} ");
+        assert!(evidence.starts_with(&said), "{evidence}");
+    }
     assert!(report.noise_floor.relative.is_some());
     // Two rounds may say that cells are not separable, and no more.
     let mut verdicts = report.comparisons.iter().map(|pair| pair.verdict);
@@ -272,130 +281,55 @@ fn every_cell_is_measured_and_can_be_recomputed_from_its_samples() {
 
 #[test]
 fn one_round_gives_values_but_no_interval_and_no_verdict() {
-    let report = Fixture::new("ok").sweep(&["--chunks", "15,60"]);
+    let report = Fixture::new("ok").sweep("--chunks 15,60");
     let measured = report.cells[0].execution_ggas_per_second.unwrap();
     assert_eq!(measured.ratio.ends(), None);
     assert_eq!(report.noise_floor.relative, None);
     let verdicts: Vec<Verdict> = report.comparisons.iter().map(|pair| pair.verdict).collect();
     assert_eq!(verdicts, [Verdict::TooFewRounds]);
-    assert_eq!(
-        report.levels[0].best.len(),
-        2,
-        "one round singles nothing out"
-    );
+    let best = &report.levels[0].best;
+    assert_eq!(best.len(), 2, "one round singles nothing out");
 }
 
 #[test]
-fn a_warm_up_is_kept_apart() {
+fn a_warm_up_is_kept_apart_and_the_users_datadir_is_only_read() {
     let fixture = Fixture::new("ok");
-    fixture.sweep(&["--warmup", "2", "--reset", "copy"]);
+    let chain = || fs::read_to_string(fixture.path("datadir/chain")).unwrap();
+    let before = chain();
+    fixture.sweep("--warmup 2 --reset copy");
     let rows = |pass: &str| {
         let file = fixture.path(&format!("out/visits/1-gas10M/{pass}/combined_latency.csv"));
         fs::read_to_string(file).unwrap().lines().count() - 1
     };
     assert_eq!((rows("warmup"), rows("measured")), (2, PAYLOADS as usize));
-}
-
-#[test]
-fn the_users_datadir_is_only_read() {
-    let fixture = Fixture::new("ok");
-    let read = || fs::read_to_string(fixture.path("datadir/chain")).unwrap();
-    let before = read();
-    fixture.sweep(&[]);
-    assert_eq!(read(), before);
+    assert_eq!(chain(), before);
 }
 
 /// Script of the engine, flags of the sweep, the step that has to fail, and what its cause says.
-const FAILURES: &[(&str, &[&str], &str, &[&str])] = &[
-    (
-        "dies-mid-pass",
-        &[],
-        "warmup",
-        &["block 6", "ended by itself", "101", "panicked"],
-    ),
-    (
-        "dies-mid-pass",
-        &["--warmup", "none"],
-        "measure",
-        &["block 6"],
-    ),
-    (
-        "invalid",
-        &[],
-        "warmup",
-        &["block 6", "INVALID: mismatched block state root"],
-    ),
-    ("answers-syncing", &[], "warmup", &["block 6", "SYNCING"]),
-    (
-        "dies-at-start",
-        &[],
-        "ready",
-        &["exit status: 7", "database is damaged"],
-    ),
-    (
-        "port-in-use",
-        &[],
-        "ready",
-        &["already in use (os error 98)"],
-    ),
-    (
-        "never-ready",
-        &["--ready-timeout", "300ms"],
-        "ready",
-        &["not ready after 300ms", "connection refused"],
-    ),
-    (
-        "syncing",
-        &["--ready-timeout", "4s"],
-        "ready",
-        &["says that it is syncing"],
-    ),
-    (
-        "lies-about-its-head 60",
-        &["--chunks", "60"],
-        "attest",
-        &[
-            "after the reset the head is block 3",
-            "not the base block 3",
-        ],
-    ),
-    (
-        "refuses-unwind",
-        &[],
-        "reset",
-        &["stage", "unwind", "is higher than the latest block"],
-    ),
-    (
-        "ok",
-        &["--target-block", "9"],
-        "state",
-        &["above block 5", "--target-block 9"],
-    ),
-    (
-        "ok",
-        &["--target-block", "4"],
-        "payloads",
-        &["build on block 3", "--target-block 3"],
-    ),
-    (
-        "ok",
-        &["--gas", "2G"],
-        "payloads",
-        &["--gas 2G is above the block gas limit 1G"],
-    ),
-];
+const FAILURES: &str = "
+    dies-mid-pass: => warmup: block 6 | ended by itself | 101 | panicked
+    dies-mid-pass: --warmup none => measure: block 6
+    invalid: => warmup: block 6 | INVALID: mismatched block state root
+    answers-syncing: => warmup: block 6 | SYNCING
+    dies-at-start: => ready: exit status: 7 | database is damaged
+    port-in-use: => ready: already in use (os error 98)
+    never-ready: --ready-timeout 300ms => ready: not ready after 300ms | connection refused
+    syncing: --ready-timeout 4s => ready: says that it is syncing
+    lies-about-its-head 60: --chunks 60 => attest: after the reset the head is block 3 | not the base block 3
+    refuses-unwind: => reset: stage | unwind | is higher than the latest block
+    ok: --target-block 9 => state: above block 5 | --target-block 9
+    ok: --target-block 4 => payloads: build on block 3 | --target-block 3
+    ok: --gas 2G => payloads: --gas 2G is above the block gas limit 1G";
 
 #[test]
 fn failures_name_their_step_and_cause() {
-    for (script, flags, step, causes) in FAILURES {
+    for line in FAILURES.trim().lines() {
+        let (asked, said) = line.split_once(" => ").unwrap();
+        let (script, flags) = asked.trim().split_once(':').unwrap();
+        let (step, causes) = said.split_once(": ").unwrap();
         let (found, cause) = Fixture::new(script).failure(flags);
-        assert_eq!(found, *step, "{script} {flags:?}: {cause}");
-        for part in *causes {
-            assert!(
-                cause.contains(part),
-                "{script} {flags:?}: `{part}` is not in: {cause}"
-            );
-        }
+        assert_eq!(found, step, "{line}: {cause}");
+        assert_says(&cause, causes, line);
     }
 }
 
@@ -403,13 +337,10 @@ fn failures_name_their_step_and_cause() {
 fn a_failed_level_does_not_stop_the_others() {
     let fixture = Fixture::new("ok");
     fs::create_dir(fixture.path("payloads/40M")).unwrap();
-    let report = fixture.sweep(&["--gas", "10M,40M", "--chunks", "15,30"]);
-    let measured: Vec<bool> = report
-        .cells
-        .iter()
-        .map(|cell| cell.execution_ggas_per_second.is_some())
-        .collect();
-    assert_eq!(measured, [true, true, false, false]);
+    let report = fixture.sweep("--gas 10M,40M --chunks 15,30");
+    let cells = report.cells.iter();
+    let measured = cells.map(|cell| cell.execution_ggas_per_second.is_some());
+    assert!(measured.eq([true, true, false, false]));
     assert_eq!(report.failures.len(), 2);
     assert!(report.complete);
 }
@@ -417,7 +348,7 @@ fn a_failed_level_does_not_stop_the_others() {
 #[test]
 fn an_interrupt_leaves_a_readable_result_and_no_engine() {
     let fixture = Fixture::new("ok");
-    let plan = fixture.plan(&["--chunks", "15,30,60", "--wait-time", "50ms"]);
+    let plan = fixture.plan("--chunks 15,30,60 --wait-time 50ms");
     let pid_file = fixture.path("cache/work/engine.pid");
     let visits = fixture.path("out/visits");
     let second = visits.join(plan.visits[1].id()).join("warmup/engine.log");
@@ -434,17 +365,14 @@ fn a_datadir_in_use_is_refused() {
     let pid = std::process::id();
     fs::create_dir(fixture.path("datadir/db")).unwrap();
     fs::write(fixture.path("datadir/db/lock"), pid.to_string()).unwrap();
-    let (step, cause) = fixture.failure(&[]);
+    let (step, cause) = fixture.failure("");
     assert_eq!(step, "state");
-    assert!(
-        cause.contains(&format!("in use by process {pid}")),
-        "{cause}"
-    );
+    assert_says(&cause, &format!("in use by process {pid}"), "");
 }
 
 /// Ids of finished visits, in the order they were begun.
 fn finished(fixture: &Fixture) -> Vec<String> {
-    let history = History::read(&fixture.path("out")).unwrap();
+    let history = fixture.history();
     history.finished().map(|made| made.visit.clone()).collect()
 }
 
@@ -465,24 +393,15 @@ fn cut(fixture: &Fixture, kind: &str, after: usize) {
 #[test]
 fn an_adaptive_sweep_ends_when_it_has_resolved_what_it_was_asked_to() {
     let fixture = Fixture::new("ok");
-    let report = fixture.sweep(&["--chunks", "15,60", "--precision", "100000%"]);
+    let report = fixture.sweep("--chunks 15,60 --precision 100000%");
     let adaptive = report.adaptive.as_ref().unwrap();
     assert_eq!(adaptive.rounds, 3, "as many as name a difference");
-    let after: Vec<u64> = adaptive
-        .decisions
-        .iter()
-        .map(|decision| decision.after_round)
-        .collect();
-    assert_eq!(after, [1, 2, 3]);
+    let decisions = adaptive.decisions.iter();
+    assert!(decisions.map(|made| made.after_round).eq([1, 2, 3]));
     assert!(adaptive.decisions[2].next.is_empty());
-    assert_eq!(
-        report.cells.len(),
-        2,
-        "the control is no cell of the report"
-    );
-    let [control] = report.noise_floor.controls.as_slice() else {
-        panic!("{:?}", report.noise_floor)
-    };
+    let cells = report.cells.len();
+    assert_eq!(cells, 2, "the control is no cell of the report");
+    let control = the_one(&report.noise_floor.controls);
     assert_eq!((control.rounds, control.of.as_str()), (3, "chunk15-gas10M"));
     assert_eq!(finished(&fixture).len(), 3 * 3);
     let floor = (control.ratio.value.ln().abs()).exp_m1();
@@ -492,67 +411,50 @@ fn an_adaptive_sweep_ends_when_it_has_resolved_what_it_was_asked_to() {
 #[test]
 fn an_adaptive_sweep_goes_on_as_it_was_decided() {
     let fixture = Fixture::new("ok");
-    let plan = fixture.plan(&["--chunks", "15,60", "--precision", "100000%"]);
+    let plan = fixture.plan("--chunks 15,60 --precision 100000%");
     let whole: Vec<String> = plan.visits.iter().map(|visit| visit.id()).take(9).collect();
-    let fourth = fixture
-        .path("out/visits")
-        .join(&whole[4])
-        .join("measured/engine.log");
+    let fourth = fixture.path(&format!("out/visits/{}/measured/engine.log", whole[4]));
     let stop = until("the fourth visit", || fourth.exists());
     let (ending, report) = fixture.sweep_plan(&plan, stop);
     assert_eq!(ending, Some(Ending::Interrupted));
     assert!(!report.complete);
-    let (ending, report) = fixture.sweep_plan(&plan, std::future::pending());
+    let (ending, report) = fixture.resume(&plan);
     assert_eq!(ending, Some(Ending::Complete));
-    assert!(report.complete && report.failures.is_empty());
+    assert_whole(&report);
     assert_eq!(finished(&fixture), whole);
     assert_eq!(report.adaptive.unwrap().decisions.len(), 3);
     // A sweep that has ended stays ended.
-    let (ending, _) = fixture.sweep_plan(&plan, std::future::pending());
-    assert_eq!(
-        (ending, finished(&fixture)),
-        (Some(Ending::Complete), whole)
-    );
+    let (ending, _) = fixture.resume(&plan);
+    assert_eq!(ending, Some(Ending::Complete));
+    assert_eq!(finished(&fixture), whole);
 }
 
 #[test]
 fn a_budget_that_is_spent_ends_the_sweep_and_is_said() {
     let fixture = Fixture::new("ok");
-    let report = fixture.sweep(&[
-        "--chunks",
-        "15,60",
-        "--precision",
-        "0.001%",
-        "--budget",
-        "1ms",
-    ]);
+    let report = fixture.sweep("--chunks 15,60 --precision 0.001% --budget 1ms");
     assert_eq!(finished(&fixture).len(), 1, "one visit is always made");
     assert!(report.complete && report.comparisons.is_empty());
-    let said = report.warnings.join("\n");
-    assert!(
-        said.contains(
-            "the sweep ended in its pilot, in round 1 of 2, because its budget of 0.001 s was spent; \
-             never measured: "
-        ),
-        "{said}"
-    );
+    let ended = "the sweep ended in its pilot, in round 1 of 2, because its budget of 0.001 s was spent; \
+                 never measured: ";
+    assert_says(&report.warnings.join("\n"), ended, "");
 }
 
 #[test]
 fn time_that_earlier_runs_took_is_time_of_the_budget() {
     let fixture = Fixture::new("ok");
-    let adaptive = ["--precision", "0.001%", "--budget", "2s", "--guard", "off"];
-    let plan = fixture.plan(&[&["--chunks", "15,60"], &adaptive[..]].concat());
+    let flags = "--chunks 15,60 --precision 0.001% --budget 2s --guard off";
+    let plan = fixture.plan(flags);
     let (ending, _) = fixture.sweep_plan(&plan, std::future::ready(()));
     assert_eq!(ending, Some(Ending::Interrupted));
-    let out = fixture.path("out");
+    let out = fixture.out();
     let begun = History::read(&out).unwrap().begun.unwrap();
     let mut another_run = Journal::open(&out).unwrap();
     another_run.write(Event::SweepStarted(begun)).unwrap();
     std::thread::sleep(Duration::from_secs(2));
     another_run.write(Event::Interrupted).unwrap();
     drop(another_run);
-    let resumed = verb(&["sweep", "--quiet", "--resume", out.to_str().unwrap()]);
+    let resumed = verb(&format!("sweep --quiet --resume {}", out.display()));
     assert_eq!(resumed, code(0));
     assert_eq!(finished(&fixture).len(), 1, "one visit is always made");
 }
@@ -563,11 +465,8 @@ fn a_journal_that_cannot_be_synced_is_refused() {
     // It takes every line, and is no disk that could have it.
     let file = fixture.path(JOURNAL_FILE);
     std::os::unix::fs::symlink("/dev/null", file).unwrap();
-    let refused = Journal::open(fixture.dir.path());
-    assert!(
-        matches!(refused, Err(JournalError::Io { .. })),
-        "{refused:?}"
-    );
+    let refused = Journal::open(fixture.dir.path()).unwrap_err().to_string();
+    assert!(refused.starts_with("failed to open "), "{refused}");
 }
 
 /// Writes a results folder as if every measured pass had taken other times: 10 ms a payload times
@@ -593,9 +492,17 @@ fn retime(out: &Path, factor: f64) {
     }
 }
 
+/// Edits a file once; what was in it before.
+fn edit(path: &Path, from: &str, to: &str) -> String {
+    let before = fs::read_to_string(path).unwrap();
+    assert!(before.contains(from), "{} has no {from}", path.display());
+    fs::write(path, before.replacen(from, to, 1)).unwrap();
+    before
+}
+
 /// Runs a verb and gives its exit code's text.
-fn verb(words: &[&str]) -> String {
-    let words = ["engine-bench"].iter().chain(words);
+fn verb(line: &str) -> String {
+    let words = ["engine-bench"].into_iter().chain(line.split(' '));
     let code = engine_bench::command::run(Cli::try_parse_from(words).unwrap().verb);
     format!("{code:?}")
 }
@@ -617,27 +524,23 @@ fn copied(fixture: &Fixture) -> (String, String) {
 #[test]
 fn a_slower_sweep_fails_a_comparison_that_was_asked_to() {
     let fixture = Fixture::new("ok");
-    fixture.sweep(&["--chunks", "15,60", "--rounds", "4"]);
+    fixture.sweep("--chunks 15,60 --rounds 4");
     let (a, b) = copied(&fixture);
-    let (a, b) = (a.as_str(), b.as_str());
-    retime(Path::new(a), 1.0);
-    retime(Path::new(b), 1.05);
-    let against = |a: &str, b: &str| verb(&["compare", a, b, "--fail-on-regression", "2%"]);
-    assert_eq!(against(a, b), code(1));
-    assert_eq!(against(b, a), code(0), "faster is no regression");
-    let tolerant = verb(&["compare", a, b, "--fail-on-regression", "10%"]);
+    retime(Path::new(&a), 1.0);
+    retime(Path::new(&b), 1.05);
+    let against = |a: &str, b: &str| verb(&format!("compare {a} {b} --fail-on-regression 2%"));
+    assert_eq!(against(&a, &b), code(1));
+    assert_eq!(against(&b, &a), code(0), "faster is no regression");
+    let tolerant = verb(&format!("compare {a} {b} --fail-on-regression 10%"));
     assert_eq!(tolerant, code(0), "5 % slower is less than 10 %");
-    assert_eq!(verb(&["compare", a, b, "--json"]), code(0));
-    let cells = [format!("{a}:chunk15-gas10M"), format!("{a}:chunk60-gas10M")];
-    assert_eq!(verb(&["compare", &cells[0], &cells[1]]), code(0));
-    for (a, b) in [(&cells[0], &format!("{a}:chunk7")), (&cells[0], &cells[0])] {
-        assert_eq!(verb(&["compare", a, b]), code(2), "{b}");
+    assert_eq!(verb(&format!("compare {a} {b} --json")), code(0));
+    for (other, expected) in [("chunk60-gas10M", 0), ("chunk7", 2), ("chunk15-gas10M", 2)] {
+        let line = format!("compare {a}:chunk15-gas10M {a}:{other}");
+        assert_eq!(verb(&line), code(expected), "{other}");
     }
-    assert_eq!(verb(&["compare", a, a]), code(2), "nothing to compare");
-    let (of_a, of_b) = (
-        analyze::read_outcome(Path::new(a)).unwrap(),
-        analyze::read_outcome(Path::new(b)).unwrap(),
-    );
+    let itself = verb(&format!("compare {a} {a}"));
+    assert_eq!(itself, code(2), "nothing to compare");
+    let [of_a, of_b] = [&a, &b].map(|out| analyze::read_outcome(Path::new(out)).unwrap());
     let side = |outcome| analyze::Side {
         outcome,
         cell: None,
@@ -655,45 +558,38 @@ fn a_slower_sweep_fails_a_comparison_that_was_asked_to() {
 fn without_enough_rounds_or_a_noise_floor_no_regression_is_decided() {
     for (axis, rounds) in [("15,60", "1"), ("15,60", "2"), ("15", "3")] {
         let fixture = Fixture::new("ok");
-        fixture.sweep(&["--chunks", axis, "--rounds", rounds]);
+        fixture.sweep(&format!("--chunks {axis} --rounds {rounds}"));
         let (a, b) = copied(&fixture);
-        let words = ["compare", &a, &b, "--fail-on-regression", "2%"];
-        assert_eq!(verb(&words), code(2), "{axis}, {rounds}");
+        let line = format!("compare {a} {b} --fail-on-regression 2%");
+        assert_eq!(verb(&line), code(2), "{axis}, {rounds}");
     }
 }
 
 #[test]
 fn a_published_number_that_was_edited_is_found() {
     let fixture = Fixture::new("ok");
-    let report = fixture.sweep(&["--chunks", "15,60", "--rounds", "2"]);
-    let out = fixture.path("out");
+    let report = fixture.sweep("--chunks 15,60 --rounds 2");
+    let out = fixture.out();
     engine_bench::report::write(&out, &report).unwrap();
-    let folder = out.to_str().unwrap();
-    let check = || verb(&["verify-results", folder]);
+    let folder = out.display();
+    let check = || verb(&format!("verify-results {folder}"));
     assert_eq!(check(), code(0));
-    let against = |baseline: &str| verb(&["report", folder, "--baseline", baseline]);
+    let against = |baseline: &str| verb(&format!("report {folder} --baseline {baseline}"));
     assert_eq!((against("chunk60"), check()), (code(0), code(0)));
     assert_eq!((against("chunk7"), check()), (code(2), code(0)));
 
-    type Edit = fn(&str) -> String;
-    let edits: [(&str, Edit); 4] = [
-        ("report.json", |text| {
-            text.replacen("\"visits\": 2", "\"visits\": 9", 1)
-        }),
-        ("report.md", |text| {
-            text.replacen("noise floor", "noise  floor", 1)
-        }),
-        ("cells.csv", |text| text.replacen(",2,0,", ",3,0,", 1)),
-        ("visits/1-chunk15-gas10M/measured/total_gas.csv", |text| {
-            text.replacen("10000000", "10000001", 1)
-        }),
-    ];
-    for (file, edit) in edits {
+    for (file, from, to) in [
+        ("report.json", "\"visits\": 2", "\"visits\": 9"),
+        ("report.md", "noise floor", "noise  floor"),
+        ("cells.csv", ",2,0,", ",3,0,"),
+        (
+            "visits/1-chunk15-gas10M/measured/total_gas.csv",
+            "10000000",
+            "10000001",
+        ),
+    ] {
         let path = out.join(file);
-        let before = fs::read_to_string(&path).unwrap();
-        let edited = edit(&before);
-        assert_ne!(edited, before, "{file} was not edited");
-        fs::write(&path, edited).unwrap();
+        let before = edit(&path, from, to);
         assert_eq!(check(), code(1), "{file}");
         fs::write(&path, before).unwrap();
     }
@@ -703,27 +599,24 @@ fn a_published_number_that_was_edited_is_found() {
 }
 
 /// A sweep of one cell whose measured pass takes over a second.
-const WATCHED: [&str; 4] = ["--warmup", "none", "--wait-time", "300ms"];
+const WATCHED: &str = "--warmup none --wait-time 300ms";
 
 #[test]
-fn a_visit_that_others_disturb_is_void_and_made_again_twice() {
+fn a_visit_that_others_disturb_is_void_and_repeated_twice() {
     let fixture = Fixture::new("ok");
     // As many as make a name for themselves beside whatever else runs.
     let hogs = Hogs::start(6);
-    let report = fixture.sweep(&WATCHED);
+    let report = fixture.sweep(WATCHED);
     drop(hogs);
-    let history = History::read(&fixture.path("out")).unwrap();
+    let history = fixture.history();
     let voids = history.attempts.iter();
     let voids = voids.filter_map(|made| Some((made.kept_in.as_deref()?, made.attempt)));
     let voids: Vec<_> = voids.collect();
     assert_eq!(voids, [("1-gas10M.void1", 1), ("1-gas10M.void2", 2)]);
     for (made, (kept_in, _)) in history.attempts.iter().zip(voids) {
         assert!(!made.facts.contaminations.is_empty());
-        assert!(
-            measured_dir(&fixture.path("out"), kept_in)
-                .join("samples.csv")
-                .exists()
-        );
+        let kept = measured_dir(&fixture.out(), kept_in);
+        assert!(kept.join("samples.csv").exists());
     }
     assert_eq!(finished(&fixture), ["1-gas10M"]);
     let ended: Vec<Ended> = report.visits.iter().map(|visit| visit.ended).collect();
@@ -736,34 +629,29 @@ fn a_visit_that_others_disturb_is_void_and_made_again_twice() {
     let reason = &report.visits[2].facts.contaminations;
     let reason = reason.iter().find(|found| found.rule == "foreign-cpu");
     assert!(reason.unwrap().detail.contains("sh "), "{reason:?}");
-    let said = report.warnings.join("\n");
-    assert!(said.contains("foreign-cpu 3 times"), "{said}");
+    assert_says(&report.warnings.join("\n"), "foreign-cpu 3 times", "");
 }
 
 #[test]
 fn a_disturbed_visit_is_only_marked_when_that_is_asked_for() {
     let fixture = Fixture::new("ok");
     let hogs = Hogs::start(2);
-    let report = fixture.sweep(&[&WATCHED[..], &["--guard", "warn"]].concat());
+    let report = fixture.sweep(&format!("{WATCHED} --guard warn"));
     drop(hogs);
     assert_eq!((report.guard.voided, report.guard.disturbed), (0, 1));
     let fixture = Fixture::new("ok");
-    let report = fixture.sweep(&["--guard", "off"]);
+    let report = fixture.sweep("--guard off");
     assert_eq!((report.guard.watched, report.guard.disturbed), (0, 0));
-    let passes = &report.visits[0].facts.passes;
-    assert!(
-        passes
-            .iter()
-            .all(|pass| pass.machine.is_none() && pass.calibration.is_none())
-    );
+    for pass in &report.visits[0].facts.passes {
+        assert!(pass.machine.is_none() && pass.calibration.is_none());
+    }
 }
 
 #[test]
-fn a_disturbed_visit_is_kept_when_the_budget_has_no_time_to_make_it_again() {
+fn a_disturbed_visit_is_kept_when_the_budget_has_no_time_to_repeat_it() {
     let fixture = Fixture::new("ok");
     let hogs = Hogs::start(2);
-    let spent = ["--precision", "1%", "--budget", "1ms"];
-    let report = fixture.sweep(&[&WATCHED[..], &spent].concat());
+    let report = fixture.sweep(&format!("{WATCHED} --precision 1% --budget 1ms"));
     drop(hogs);
     assert_eq!((report.guard.voided, report.guard.disturbed), (0, 1));
     assert_eq!(finished(&fixture), ["1-gas10M"]);
@@ -772,38 +660,27 @@ fn a_disturbed_visit_is_kept_when_the_budget_has_no_time_to_make_it_again() {
 #[test]
 fn what_is_found_beside_the_samples_is_in_the_report() {
     let fixture = Fixture::new("ok");
-    let report = fixture.sweep(&["--chunks", "15,60", "--rounds", "2", "--guard", "warn"]);
+    let report = fixture.sweep("--chunks 15,60 --rounds 2 --guard warn");
     assert_eq!(report.guard.watched, 6);
     assert!(report.guard.guard_s > 0.0 && report.guard.calibration_s > 0.0);
     for visit in &report.visits {
-        let names: Vec<&str> = visit
-            .facts
-            .passes
-            .iter()
-            .map(|pass| pass.pass.as_str())
-            .collect();
+        let passes = &visit.facts.passes;
+        let names: Vec<&str> = passes.iter().map(|pass| pass.pass.as_str()).collect();
         assert_eq!(names, ["warmup", "measured"]);
-        let measured = &visit.facts.passes[1];
-        let work = measured.calibration.unwrap();
+        let work = passes[1].calibration.unwrap();
         assert!(work.compute_ns > 0 && work.memory_ns > 0);
-        assert!(measured.machine.as_ref().unwrap().cpus > 0);
-        let states = visit.facts.passes.iter().map(|pass| pass.state.clone());
-        // The chain's four hashes and the script's name.
-        assert!(
-            states
-                .into_iter()
-                .all(|state| state.datadir_bytes == 4 * 66 + 3 + 2)
-        );
+        assert!(passes[1].machine.as_ref().unwrap().cpus > 0);
+        for pass in passes {
+            // The chain's four hashes and the script's name.
+            assert_eq!(pass.state.datadir_bytes, 4 * 66 + 3 + 2);
+        }
     }
     let manifest = report.environment.manifest.unwrap();
     assert_eq!((manifest.engines.len(), manifest.payloads.len()), (1, 1));
     assert_eq!(manifest.payloads[0].payloads, PAYLOADS);
     // Two cells and a duplicate, there and back.
-    let order: Vec<&str> = report
-        .visits
-        .iter()
-        .map(|visit| visit.cell.as_str())
-        .collect();
+    let visits = report.visits.iter();
+    let order: Vec<&str> = visits.map(|visit| visit.cell.as_str()).collect();
     assert!(order[..3].iter().rev().eq(&order[3..]), "{order:?}");
 }
 
@@ -818,16 +695,15 @@ fn a_sweep_goes_on_only_with_what_it_was_begun_with() {
     let engine = fixture.path("engine");
     // Another process writes it: a program that a thread of this one has open cannot be run.
     shell("cp \"$0\" \"$1\"", &engine);
-    let plan = fixture.plan_of(engine.clone(), &["--chunks", "15,60"]);
-    fixture.sweep_plan(&plan, std::future::pending());
-    let out = fixture.path("out");
-    let resume = || verb(&["sweep", "--quiet", "--resume", out.to_str().unwrap()]);
+    let plan = fixture.plan_of(engine.clone(), "--chunks 15,60");
+    fixture.resume(&plan);
+    let out = fixture.out();
+    let resume = || verb(&format!("sweep --quiet --resume {}", out.display()));
     assert_eq!(resume(), code(0), "nothing is left to do");
 
     let journal = fs::read(out.join(JOURNAL_FILE)).unwrap();
     let payload = fixture.path("payloads/10M/payload_block_5.json");
-    let text = fs::read_to_string(&payload).unwrap();
-    fs::write(&payload, text.replace("\"0x1\"", "\"0x2\"")).unwrap();
+    let text = edit(&payload, "\"0x1\"", "\"0x2\"");
     assert_eq!(resume(), code(2), "other payloads");
     fs::write(&payload, text).unwrap();
     assert_eq!(resume(), code(0));
@@ -836,94 +712,58 @@ fn a_sweep_goes_on_only_with_what_it_was_begun_with() {
     assert_eq!(resume(), code(2), "another program");
     let now = Manifest::before(&plan, &out).unwrap();
     let then = History::read(&out).unwrap();
-    let refused = run::check_manifest(&now, then.manifest())
-        .unwrap_err()
-        .to_string();
-    assert!(
-        refused.contains("the program of scripted was "),
-        "{refused}"
-    );
+    let refused = run::check_manifest(&now, then.manifest()).unwrap_err();
+    assert_says(&refused.to_string(), "the program of scripted was ", "");
     shell("cp \"$0\" \"$1\"", &engine);
 
     let path = out.join("plan.json");
-    let text = fs::read_to_string(&path).unwrap();
-    fs::write(
-        &path,
-        text.replace("\"wait_time_ms\": 0", "\"wait_time_ms\": 1"),
-    )
-    .unwrap();
+    let text = edit(&path, "\"wait_time_ms\": 0", "\"wait_time_ms\": 1");
     assert_eq!(resume(), code(2), "another plan");
-    let report = Report::of(&analyze::read_outcome(&out).unwrap());
+    let report = fixture.report();
     assert!(!report.complete && report.warnings[0].contains("plan.json"));
     fs::write(&path, text).unwrap();
 
     // What was refused left nothing behind, and an event that was edited is not believed.
-    let after = fs::read_to_string(out.join(JOURNAL_FILE)).unwrap();
+    let measured = "\"measured_s\":";
+    let after = edit(&out.join(JOURNAL_FILE), measured, "\"measured_s\":1");
     assert!(after.as_bytes().starts_with(&journal));
-    let edited = after.replacen("\"measured_s\":", "\"measured_s\":1", 1);
-    fs::write(out.join(JOURNAL_FILE), edited).unwrap();
     assert_eq!(resume(), code(2));
-    assert_eq!(verb(&["report", out.to_str().unwrap()]), code(2));
+    assert_eq!(verb(&format!("report {}", out.display())), code(2));
 }
 
 #[test]
-fn a_journal_that_lost_its_end_is_noticed() {
+fn a_journal_that_lost_its_end_is_noticed_and_so_are_edited_samples() {
     let fixture = Fixture::new("ok");
-    fixture.sweep(&["--chunks", "15,60", "--rounds", "2"]);
-    let out = fixture.path("out");
+    fixture.sweep("--chunks 15,60 --rounds 2");
+    let out = fixture.out();
     let kept = journal::read(&out).unwrap().len();
     // The second visit of the last cell, and that the sweep ended.
     cut(&fixture, "visit_started", 5);
     assert_eq!(journal::read(&out).unwrap().len(), kept - 3);
     let lost = analyze::read_outcome(&out).unwrap().plan.visits[5].id();
-    let report = Report::of(&analyze::read_outcome(&out).unwrap());
+    let report = fixture.report();
     assert!(!report.complete);
     let said =
         format!("the journal lost its end: visits/ holds 1 attempts of {lost}, the journal 0");
     assert_eq!(report.warnings[0], said);
-    assert_eq!(verb(&["verify-results", out.to_str().unwrap()]), code(1));
+    assert_eq!(verb(&format!("verify-results {}", out.display())), code(1));
 
     // What is lost is measured again.
     let plan = Plan::read(&out).unwrap();
-    let (_, report) = fixture.sweep_plan(&plan, std::future::pending());
+    let (_, report) = fixture.resume(&plan);
     assert!(report.complete && finished(&fixture).contains(&lost));
-}
 
-#[test]
-fn samples_that_were_edited_are_named() {
-    let fixture = Fixture::new("ok");
-    fixture.sweep(&["--chunks", "15,60", "--rounds", "2"]);
-    let out = fixture.path("out");
-    let samples = out.join("visits/2-chunk60-gas10M/measured/samples.csv");
-    let text = fs::read_to_string(&samples).unwrap();
-    fs::write(&samples, text.replacen("10000000", "10000001", 1)).unwrap();
-    let report = Report::of(&analyze::read_outcome(&out).unwrap());
-    assert!(!report.complete);
-    assert_eq!(
-        report.warnings[0],
-        "the samples of 2-chunk60-gas10M are not those that were measured"
-    );
+    let samples = out.join("visits/1-chunk60-gas10M/measured/samples.csv");
+    edit(&samples, "10000000", "10000001");
+    let report = fixture.report();
+    let said = "the samples of 1-chunk60-gas10M are not those that were measured";
+    assert_eq!((report.complete, &*report.warnings[0]), (false, said));
 }
 
 #[test]
 fn a_visit_that_hangs_is_given_up() {
-    let fixture = Fixture::new("hangs");
-    let report = fixture.sweep(&[
-        "--precision",
-        "1%",
-        "--budget",
-        "1ms",
-        "--ready-timeout",
-        "4s",
-    ]);
-    let [failure] = report.failures.as_slice() else {
-        panic!("{:?}", report.failures)
-    };
-    assert_eq!(failure.step, "warmup");
-    assert!(
-        failure.cause.contains("given up after 8 s"),
-        "{}",
-        failure.cause
-    );
-    assert!(!fixture.path("cache/work/engine.pid").exists());
+    let hangs = "--precision 1% --budget 1ms --ready-timeout 4s";
+    let (step, cause) = Fixture::new("hangs").failure(hangs);
+    assert_eq!(step, "warmup");
+    assert!(cause.contains("given up after 8 s"), "{cause}");
 }

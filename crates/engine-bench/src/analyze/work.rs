@@ -2,10 +2,7 @@
 //!
 //! Invariant: a count that one block lacks is unknown for the cell.
 
-use crate::record::{
-    Sample,
-    column::{Aggregate, Column},
-};
+use crate::record::{Sample, column::Column};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -18,7 +15,7 @@ impl Work {
     /// Columns of which cells have means.
     pub fn columns() -> impl Iterator<Item = &'static Column<Sample>> {
         let all = Sample::COLUMNS.iter();
-        all.filter(|column| column.about.aggregate == Aggregate::Mean)
+        all.filter(|column| !column.about.label.is_empty())
     }
 
     /// Means over samples; `None` when a sample has no job count.

@@ -11,7 +11,7 @@ use crate::{
     profile::Profiler,
     record::{Event, Journal, JournalError, Manifest},
     resolve,
-    run::{self, DriveError, Ending, Options, Prepared, Progress, TraceOptions},
+    run::{self, Ending, Options, Prepared, Progress, TraceOptions},
     trace::{self, Wanted},
 };
 use bench_stats::rounds::PILOT_ROUNDS;
@@ -114,8 +114,7 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
 
 /// The error, which says how to resume the sweep when only its journal could not be written.
 fn with_way_on(error: Report, out: &Path) -> Report {
-    let of_drive = matches!(error.downcast_ref(), Some(DriveError::Journal(_)));
-    if !of_drive && !error.is::<JournalError>() {
+    if !error.is::<JournalError>() {
         return error;
     }
     let out = out.display();

@@ -3,59 +3,53 @@
 //! Invariant: nothing of one family is known outside its adapter, [`crate::sweep::EngineKind`]'s
 //! few questions and the log parser.
 
-use super::{EngineError, command::Endpoints, command::Launch, geth::Geth, reth::Reth};
+use super::{command::Endpoints, command::Launch, geth::Geth, reth::Reth};
 use crate::sweep::{EngineKind, EngineSpec, Settings};
+use eyre::Result;
 use serde_json::Value;
 use std::{path::Path, process::Command};
 
 /// A family of engines.
-pub(super) trait Adapter {
+pub(crate) trait Adapter {
     /// The command that runs the node on these ports, without the flags of sweep and cell; files
     /// that it needs are written.
     ///
     /// # Errors
     /// When such a file cannot be written.
-    fn node(&self, launch: &Launch<'_>, endpoints: &Endpoints) -> Result<Command, EngineError>;
+    fn node(&self, launch: &Launch<'_>, endpoints: &Endpoints) -> Result<Command>;
 
     /// Variables of the environment that every node gets, with their values.
-    fn variables(&self) -> &'static [(&'static str, &'static str)];
+    fn variables(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
 
     /// Flags that every start of a sweep shares, unless the cell sets them.
-    fn shared_flags(&self, settings: &Settings) -> Vec<(String, String)>;
+    fn shared_flags(&self, _settings: &Settings) -> Vec<(String, String)> {
+        Vec::new()
+    }
 
     /// The command that brings a datadir back to block `target`, which stays; `None` when the
     /// engine has none.
-    fn unwind(&self, engine: &EngineSpec, datadir: &Path, target: u64) -> Option<Command>;
+    fn unwind(&self, _engine: &EngineSpec, _datadir: &Path, _target: u64) -> Option<Command> {
+        None
+    }
 
     /// The command that prints what the database of a datadir holds as one line of JSON; `None` when
     /// the engine has none.
-    fn stats(&self, engine: &EngineSpec, datadir: &Path) -> Option<Command>;
+    fn stats(&self, _engine: &EngineSpec, _datadir: &Path) -> Option<Command> {
+        None
+    }
 
     /// Whether an answer of `eth_syncing` means that blocks are being fetched.
-    fn is_syncing(&self, answer: &Value) -> bool;
+    fn is_syncing(&self, answer: &Value) -> bool {
+        *answer != Value::Bool(false)
+    }
 }
 
 /// The adapter of a kind of engine.
-pub(super) fn of(kind: EngineKind) -> &'static dyn Adapter {
+pub(crate) fn of(kind: EngineKind) -> &'static dyn Adapter {
     match kind {
         EngineKind::BenchReth | EngineKind::Reth => &Reth,
         EngineKind::Geth => &Geth,
     }
-}
-
-/// Flags that every start of an engine in a sweep shares.
-pub(crate) fn shared_flags(settings: &Settings, engine: &EngineSpec) -> Vec<(String, String)> {
-    of(engine.kind).shared_flags(settings)
-}
-
-/// The command that brings a datadir back to block `target`, which stays; `None` when the engine
-/// has none.
-pub fn unwind_command(engine: &EngineSpec, datadir: &Path, target: u64) -> Option<Command> {
-    of(engine.kind).unwind(engine, datadir, target)
-}
-
-/// The command that prints what the database of a datadir holds as one line of JSON; `None` when the
-/// engine has none.
-pub fn stats_command(engine: &EngineSpec, datadir: &Path) -> Option<Command> {
-    of(engine.kind).stats(engine, datadir)
 }

@@ -2,8 +2,9 @@
 //!
 //! Invariant: a flag is given once; the cell's value wins.
 
-use super::{EngineError, adapter, variables};
+use super::{adapter, variables};
 use crate::sweep::{EngineSpec, SWITCH_OFF, SWITCH_ON, VARIABLE_PREFIX};
+use eyre::Result;
 use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
@@ -25,9 +26,9 @@ impl Endpoints {
     ///
     /// # Errors
     /// When the system has none.
-    pub fn free() -> Result<Self, EngineError> {
+    pub fn free() -> Result<Self> {
         let bind = || {
-            let failed = EngineError::io("find a free port on", Path::new("127.0.0.1"));
+            let failed = super::failed("find a free port on", Path::new("127.0.0.1"));
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)
         };
         // All are held until all are known, so that they differ.
@@ -87,7 +88,7 @@ impl Launch<'_> {
     ///
     /// # Errors
     /// When a file that it needs cannot be written.
-    pub fn command(&self, endpoints: &Endpoints) -> Result<Command, EngineError> {
+    pub fn command(&self, endpoints: &Endpoints) -> Result<Command> {
         let mut command = adapter::of(self.engine.kind).node(self, endpoints)?;
         let defaults = self.defaults.iter().filter(|(flag, _)| !self.sets(flag));
         let knobs = defaults.chain(self.flags);

@@ -7,12 +7,12 @@
 //! Invariant: nothing listens anywhere but on the loopback address, and no peer is contacted.
 
 use super::{
-    EngineError,
     adapter::Adapter,
     command::{Endpoints, Launch},
     variables,
 };
-use crate::sweep::{EngineSpec, Settings};
+use crate::sweep::EngineSpec;
+use eyre::Result;
 use serde_json::Value;
 use std::{fs, path::Path, process::Command};
 
@@ -47,10 +47,10 @@ const DATABASE: &str = "geth/chaindata";
 pub(super) struct Geth;
 
 impl Adapter for Geth {
-    fn node(&self, launch: &Launch<'_>, endpoints: &Endpoints) -> Result<Command, EngineError> {
+    fn node(&self, launch: &Launch<'_>, endpoints: &Endpoints) -> Result<Command> {
         let configuration = launch.datadir.join(CONFIGURATION_FILE);
-        fs::write(&configuration, CONFIGURATION)
-            .map_err(EngineError::io("write", &configuration))?;
+        let written = fs::write(&configuration, CONFIGURATION);
+        written.map_err(super::failed("write", &configuration))?;
         let mut command = variables::command(&launch.engine.program);
         command
             .arg("--config")
@@ -69,24 +69,8 @@ impl Adapter for Geth {
         Ok(command)
     }
 
-    fn variables(&self) -> &'static [(&'static str, &'static str)] {
-        &[]
-    }
-
-    fn shared_flags(&self, _: &Settings) -> Vec<(String, String)> {
-        Vec::new()
-    }
-
-    fn unwind(&self, _: &EngineSpec, _: &Path, _: u64) -> Option<Command> {
-        None
-    }
-
     /// geth answers with an object for as long as any index is behind the head, at block 0 for ever:
     /// only blocks that it knows of and does not have count.
-    fn stats(&self, _engine: &EngineSpec, _datadir: &Path) -> Option<Command> {
-        None
-    }
-
     fn is_syncing(&self, answer: &Value) -> bool {
         let number = |field: &str| {
             let text = answer[field].as_str()?.strip_prefix("0x")?;

@@ -3,35 +3,32 @@
 //! Invariant: a process is signalled only when both its pid and its start time are those that we
 //! wrote down, since pids are used again; a file goes only when its process has.
 
-use super::{EngineError, process::KILL_TIMEOUT, process::STOP_TIMEOUT};
-use crate::owner::Owner;
-use nix::{
-    sys::signal::{Signal, kill, killpg},
-    unistd::Pid,
+use super::{
+    failed,
+    process::{STOP_TIMEOUT, Stopped, end, stuck},
 };
+use crate::owner::Owner;
+use eyre::Result;
+use nix::unistd::Pid;
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// How pid files end.
 const PID_SUFFIX: &str = "pid";
-
-/// Pause between two looks at a process that is to end.
-const POLL: Duration = Duration::from_millis(5);
 
 /// The file that names a process we started; removed when dropped.
 #[derive(Debug)]
 pub(super) struct PidFile(PathBuf);
 
 impl PidFile {
-    pub(super) fn write(path: &Path, pid: u32) -> Result<Self, EngineError> {
+    pub(super) fn write(path: &Path, pid: u32) -> Result<Self> {
         let owner = Owner::running(pid).unwrap_or(Owner { pid, start_time: 0 });
         let json = serde_json::to_vec(&owner).map_err(io::Error::from);
         let written = json.and_then(|json| fs::write(path, json));
-        written.map_err(EngineError::io("write", path))?;
+        written.map_err(failed("write", path))?;
         Ok(Self(path.to_owned()))
     }
 }
@@ -47,7 +44,7 @@ impl Drop for PidFile {
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn note_running(pid_file: &Path, pid: u32) -> Result<(), EngineError> {
+pub fn note_running(pid_file: &Path, pid: u32) -> Result<()> {
     std::mem::forget(PidFile::write(pid_file, pid)?);
     Ok(())
 }
@@ -61,7 +58,7 @@ pub fn is_running(pid_file: &Path) -> bool {
 ///
 /// # Errors
 /// When a process does not end or a file cannot be removed.
-pub fn stop_leftovers(folder: &Path) -> Result<(), EngineError> {
+pub fn stop_leftovers(folder: &Path) -> Result<()> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let files = entries.map(|entry| entry.path());
     for file in files.filter(|path| path.extension().is_some_and(|end| end == PID_SUFFIX)) {
@@ -76,7 +73,7 @@ pub fn stop_leftovers(folder: &Path) -> Result<(), EngineError> {
 ///
 /// # Errors
 /// When it does not end or the file cannot be removed.
-pub fn stop_leftover(pid_file: &Path) -> Result<bool, EngineError> {
+pub fn stop_leftover(pid_file: &Path) -> Result<bool> {
     if !pid_file.exists() {
         return Ok(false);
     }
@@ -84,49 +81,29 @@ pub fn stop_leftover(pid_file: &Path) -> Result<bool, EngineError> {
     if let Some(owner) = running {
         stop(owner, STOP_TIMEOUT)?;
     }
-    fs::remove_file(pid_file).map_err(EngineError::io("remove", pid_file))?;
+    fs::remove_file(pid_file).map_err(failed("remove", pid_file))?;
     Ok(running.is_some())
 }
 
 /// Ends a process, by force when it does not go within `patience` of being asked to.
-fn stop(owner: Owner, patience: Duration) -> Result<(), EngineError> {
+fn stop(owner: Owner, patience: Duration) -> Result<()> {
     let pid = Pid::from_raw(owner.pid.cast_signed());
-    // An error means that it has just ended.
-    let _ = kill(pid, Signal::SIGTERM);
-    // Engines that take turns are frozen when their harness is killed, and take no other signal then.
-    let _ = killpg(pid, Signal::SIGCONT);
-    if ends_within(owner, patience) {
-        return Ok(());
-    }
-    let _ = killpg(pid, Signal::SIGKILL);
     // Until its last thread is gone it holds its database.
-    if ends_within(owner, KILL_TIMEOUT) {
-        return Ok(());
+    match end(pid, patience, || !owner.is_running()) {
+        Stopped::Stuck => Err(stuck(pid)),
+        Stopped::InTime | Stopped::Killed => Ok(()),
     }
-    Err(EngineError::Stuck {
-        pid: owner.pid,
-        waited: KILL_TIMEOUT,
-    })
-}
-
-fn ends_within(owner: Owner, patience: Duration) -> bool {
-    let deadline = Instant::now() + patience;
-    while owner.is_running() {
-        if Instant::now() >= deadline {
-            return false;
-        }
-        thread::sleep(POLL);
-    }
-    true
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::signal::{Signal, killpg};
     use std::{
         io::Read as _,
         os::unix::process::CommandExt as _,
         process::{Child, Command, Stdio},
+        thread,
     };
 
     /// A script in a group of its own, once it has said something: then its traps are set.

@@ -14,8 +14,7 @@ mod reth;
 mod trial;
 mod variables;
 
-pub(crate) use adapter::shared_flags;
-pub use adapter::{stats_command, unwind_command};
+pub(crate) use adapter::of as adapter_of;
 pub use command::{Endpoints, Launch};
 pub use geth::{geth_init_commands, is_geth_datadir};
 pub(crate) use help::{defaults, help, names_flag};
@@ -27,11 +26,10 @@ pub use reth::init_command;
 pub use trial::{can_try, refusal};
 pub use variables::{Variables, kept_out};
 
-use crate::client::ClientError;
+use eyre::{Report, eyre};
 use std::{
     io,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 /// How many lines of a log an error quotes.
@@ -44,81 +42,10 @@ const QUOTED_COLUMNS: usize = 200;
 /// Rust's runtime.
 const REASON_MARKS: [&str; 6] = ["Error", "ERROR", "error", "Fatal", "lvl=crit", "panicked"];
 
-/// Why an engine cannot be used. The first line of a text is the whole cause; where a log says
-/// more, its end follows, a line each.
-#[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    /// The program could not be started, or its files not be made.
-    #[error("failed to {action} {path}: {reason}")]
-    Io {
-        /// What was attempted.
-        action: &'static str,
-        /// The program or file.
-        path: PathBuf,
-        /// The system's reason.
-        reason: io::Error,
-    },
-    /// It ended by itself.
-    #[error("the engine ended by itself ({status}); {log}")]
-    Died {
-        /// Exit code or signal.
-        status: String,
-        /// The end of its log.
-        log: LogTail,
-    },
-    /// It did not become ready in time.
-    #[error("the engine was not ready after {waited:?}: {last}; {log}")]
-    NotReady {
-        /// How long it was waited for.
-        waited: Duration,
-        /// What it last answered.
-        last: String,
-        /// The end of its log.
-        log: LogTail,
-    },
-    /// It refused a question that a ready engine answers.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// A command of the engine, such as an unwind, failed.
-    #[error("`{command}` ended with {status}: {log:#}")]
-    Command {
-        /// The command line.
-        command: String,
-        /// Exit code or signal.
-        status: String,
-        /// The end of its output.
-        log: LogTail,
-    },
-    /// Killing it did not end it.
-    #[error(
-        "process {pid} of the engine has not ended {waited:?} after SIGKILL and still holds its datadir; \
-         wait until it has (a disk may be slow to answer), then resume"
-    )]
-    Stuck {
-        /// The process.
-        pid: u32,
-        /// How long it was waited for.
-        waited: Duration,
-    },
-    /// It had to be killed.
-    #[error("the engine did not stop within {waited:?} of SIGTERM and was killed: {log}")]
-    Killed {
-        /// How long it was waited for.
-        waited: Duration,
-        /// The end of its log.
-        log: LogTail,
-    },
-}
-
-impl EngineError {
-    /// What becomes of the system's reason when a program or file failed.
-    fn io(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
-        move |reason| Self::Io {
-            action,
-            path: path.to_owned(),
-            reason,
-        }
-    }
+/// Why a program or a file of an engine failed. In this module the first line of an error is the whole cause;
+/// where a log says more, its end follows, a line each.
+fn failed(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Report {
+    move |reason| eyre!("failed to {action} {}: {reason}", path.display())
 }
 
 /// The last lines of a log.

@@ -4,10 +4,9 @@
 //! have that number: until it was waited for. What stands for it goes away after the whole group has,
 //! so that nothing holds its files any more.
 
-use super::{
-    EngineError, Launch, LogTail, adapter, command::Endpoints, leftover::PidFile, variables,
-};
+use super::{Launch, LogTail, adapter, command::Endpoints, failed, leftover::PidFile, variables};
 use crate::sweep::EngineKind;
+use eyre::{Report, Result, bail, eyre};
 use nix::{
     errno::Errno,
     sys::{
@@ -32,7 +31,7 @@ use std::{
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long the kernel may take to end a process that was killed: it frees its memory, and waits for its disk.
-pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(30);
+const KILL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a program may take to say what it is.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -53,7 +52,7 @@ impl Engine {
     ///
     /// # Errors
     /// When the program cannot be started or its files cannot be written.
-    pub fn start(launch: &Launch<'_>) -> Result<Self, EngineError> {
+    pub fn start(launch: &Launch<'_>) -> Result<Self> {
         let endpoints = Endpoints::free()?;
         let command = launch.command(&endpoints)?;
         let group = Group::spawn(command, &launch.log, launch.pid_file)?;
@@ -82,15 +81,13 @@ impl Engine {
     /// Fails with the end of the log when the process has ended.
     ///
     /// # Errors
-    /// [`EngineError::Died`].
-    pub fn check_alive(&mut self) -> Result<(), EngineError> {
-        match self.group.exited() {
-            None => Ok(()),
-            Some(status) => Err(EngineError::Died {
-                status: status.to_string(),
-                log: self.log_tail(),
-            }),
-        }
+    /// When it has.
+    pub fn check_alive(&mut self) -> Result<()> {
+        let Some(status) = self.group.exited() else {
+            return Ok(());
+        };
+        let log = self.log_tail();
+        bail!("the engine ended by itself ({status}); {log}")
     }
 
     /// Stops all its processes where they are, until [`Self::thaw`]; it answers nothing meanwhile.
@@ -111,22 +108,29 @@ impl Engine {
     /// Stops it: SIGTERM, and SIGKILL to its group when that takes more than a minute. It has ended then.
     ///
     /// # Errors
-    /// [`EngineError::Died`] when it had ended before, [`EngineError::Killed`] when it had to be
-    /// killed: blocks in its memory may be lost; [`EngineError::Stuck`] when even that did not end it.
-    pub fn stop(mut self) -> Result<(), EngineError> {
+    /// When it had ended before; when it had to be killed, since blocks in its memory may be lost; and when
+    /// even that did not end it.
+    pub fn stop(mut self) -> Result<()> {
         self.check_alive()?;
         match self.group.terminate(STOP_TIMEOUT) {
             Stopped::InTime => Ok(()),
-            Stopped::Killed => Err(EngineError::Killed {
-                waited: STOP_TIMEOUT,
-                log: self.log_tail(),
-            }),
-            Stopped::Stuck => Err(EngineError::Stuck {
-                pid: self.pid(),
-                waited: KILL_TIMEOUT,
-            }),
+            Stopped::Killed => {
+                let log = self.log_tail();
+                bail!(
+                    "the engine did not stop within {STOP_TIMEOUT:?} of SIGTERM and was killed: {log}"
+                )
+            }
+            Stopped::Stuck => Err(stuck(self.group.pid())),
         }
     }
+}
+
+/// That killing an engine did not end it.
+pub(super) fn stuck(pid: Pid) -> Report {
+    eyre!(
+        "process {pid} of the engine has not ended {KILL_TIMEOUT:?} after SIGKILL and still holds its datadir; \
+         wait until it has (a disk may be slow to answer), then resume"
+    )
 }
 
 /// What a program prints about itself; nothing when it cannot be run, or takes long: it may be no engine.
@@ -137,7 +141,7 @@ pub(crate) fn output_of(program: &Path, words: &[&str]) -> String {
         let mut command = variables::command(program);
         command.args(words).stdout(said.try_clone()?);
         let mut group = Group::start(command.stderr(Stdio::null()))?;
-        group.ended_within(ANSWER_TIMEOUT);
+        holds_within(ANSWER_TIMEOUT, &mut || group.exited().is_some());
         drop(group);
         said.rewind()?;
         io::read_to_string(said)
@@ -160,7 +164,7 @@ pub struct ToolRun<'a> {
 ///
 /// # Errors
 /// When it cannot be started or does not end with success.
-pub async fn run_tool(run: ToolRun<'_>) -> Result<(), EngineError> {
+pub async fn run_tool(run: ToolRun<'_>) -> Result<()> {
     let text = typed(&run.command);
     let mut group = Group::spawn(run.command, run.log, run.pid_file)?;
     // However long it takes: that depends on the database, and whoever waits may give up.
@@ -174,11 +178,7 @@ pub async fn run_tool(run: ToolRun<'_>) -> Result<(), EngineError> {
         return Ok(());
     }
     let log = LogTail::of(run.log);
-    Err(EngineError::Command {
-        command: text,
-        status: status.to_string(),
-        log,
-    })
+    bail!("`{text}` ended with {status}: {log:#}")
 }
 
 /// A command as a person would type it.
@@ -190,11 +190,42 @@ fn typed(command: &Command) -> String {
 
 /// How a process ended that was asked to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stopped {
+pub(super) enum Stopped {
     InTime,
     Killed,
     /// It did not, although it was killed.
     Stuck,
+}
+
+/// Ends the leader of a group, also a frozen one; its group by force when it is not gone within `patience` of
+/// SIGTERM. An error of a signal means that the process has just ended, which is found out.
+pub(super) fn end(pid: Pid, patience: Duration, mut has_ended: impl FnMut() -> bool) -> Stopped {
+    if !has_ended() {
+        let _ = kill(pid, Signal::SIGTERM);
+        // One that is frozen takes no other signal before it goes on.
+        let _ = killpg(pid, Signal::SIGCONT);
+    }
+    if holds_within(patience, &mut has_ended) {
+        return Stopped::InTime;
+    }
+    let _ = killpg(pid, Signal::SIGKILL);
+    if holds_within(KILL_TIMEOUT, &mut has_ended) {
+        Stopped::Killed
+    } else {
+        Stopped::Stuck
+    }
+}
+
+/// Whether a condition holds within that time.
+fn holds_within(patience: Duration, holds: &mut dyn FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + patience;
+    while !holds() {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        thread::sleep(POLL);
+    }
+    true
 }
 
 /// A child process that leads its own group.
@@ -207,12 +238,12 @@ struct Group {
 }
 
 impl Group {
-    fn spawn(mut command: Command, log: &Path, pid_file: &Path) -> Result<Self, EngineError> {
-        let output = open_log(log).map_err(EngineError::io("write", log))?;
+    fn spawn(mut command: Command, log: &Path, pid_file: &Path) -> Result<Self> {
+        let output = open_log(log).map_err(failed("write", log))?;
         command.stdout(output.0).stderr(output.1);
         let started = Self::start(&mut command);
-        let failed = EngineError::io("start", Path::new(command.get_program()));
-        let mut group = started.map_err(failed)?;
+        let program = Path::new(command.get_program());
+        let mut group = started.map_err(failed("start", program))?;
         group.log = log.to_owned();
         // Written after the start; dropping `group` on failure stops the process again.
         group.pid_file = Some(PidFile::write(pid_file, group.child.id())?);
@@ -271,35 +302,9 @@ impl Group {
         }
     }
 
-    /// Whether it ends within that time.
-    fn ended_within(&mut self, patience: Duration) -> bool {
-        let deadline = Instant::now() + patience;
-        while self.exited().is_none() {
-            if Instant::now() >= deadline {
-                return false;
-            }
-            thread::sleep(POLL);
-        }
-        true
-    }
-
-    /// Ends the process, also a frozen one; by force when it is not gone within `patience` of SIGTERM.
+    /// Ends the process; by force when it is not gone within `patience` of SIGTERM.
     fn terminate(&mut self, patience: Duration) -> Stopped {
-        if self.exited().is_none() {
-            // An error means that it has just ended, which is found out below.
-            let _ = kill(self.pid(), Signal::SIGTERM);
-            // One that is frozen takes no other signal before it goes on.
-            self.signal_all(Signal::SIGCONT);
-        }
-        if self.ended_within(patience) {
-            return Stopped::InTime;
-        }
-        self.signal_all(Signal::SIGKILL);
-        if self.ended_within(KILL_TIMEOUT) {
-            Stopped::Killed
-        } else {
-            Stopped::Stuck
-        }
+        end(self.pid(), patience, || self.exited().is_some())
     }
 }
 

@@ -3,9 +3,10 @@
 //! Invariant: ready means that the process lives, the authenticated port accepts our token, the
 //! public port answers, and the engine says that it is not syncing.
 
-use super::{Engine, EngineError};
+use super::Engine;
 use crate::client::{ClientError, Node};
 use engine_api::JwtSecret;
+use eyre::{Result, bail};
 use std::time::{Duration, Instant};
 
 /// Pause between two questions.
@@ -17,13 +18,12 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Waits until the engine is ready.
 ///
 /// # Errors
-/// [`EngineError::Died`] when it ends, [`EngineError::NotReady`] after `timeout`, and at once when
-/// it refuses the token.
+/// When it ends, after `timeout`, and at once when it refuses the token.
 pub async fn wait_until_ready(
     engine: &mut Engine,
     secret: &JwtSecret,
     timeout: Duration,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     let started = Instant::now();
     let ports = engine.endpoints();
     let mut node = Node::connect(&ports.auth_url(), &ports.http_url(), secret, ANSWER_TIMEOUT)?;
@@ -35,13 +35,9 @@ pub async fn wait_until_ready(
             Err(refused @ ClientError::Status { status: 401, .. }) => return Err(refused.into()),
             Err(error) => error.to_string(),
         };
-        let waited = started.elapsed();
-        if waited >= timeout {
-            return Err(EngineError::NotReady {
-                waited: timeout,
-                last,
-                log: engine.log_tail(),
-            });
+        if started.elapsed() >= timeout {
+            let log = engine.log_tail();
+            bail!("the engine was not ready after {timeout:?}: {last}; {log}");
         }
         tokio::time::sleep(POLL).await;
     }

@@ -3,13 +3,12 @@
 //! Invariant: nothing listens anywhere but on the loopback address, and no peer is contacted.
 
 use super::{
-    EngineError,
     adapter::Adapter,
     command::{Endpoints, Launch},
     variables,
 };
 use crate::sweep::{EngineKind, EngineSpec, Settings};
-use serde_json::Value;
+use eyre::Result;
 use std::{ffi::OsString, path::Path, process::Command};
 
 /// Chain file of a datadir that bench-reth made.
@@ -50,7 +49,7 @@ const METRICS_FLAG: &str = "--metrics";
 pub(super) struct Reth;
 
 impl Adapter for Reth {
-    fn node(&self, launch: &Launch<'_>, endpoints: &Endpoints) -> Result<Command, EngineError> {
+    fn node(&self, launch: &Launch<'_>, endpoints: &Endpoints) -> Result<Command> {
         let mut command = variables::command(&launch.engine.program);
         command
             .arg("node")
@@ -76,13 +75,9 @@ impl Adapter for Reth {
     }
 
     fn shared_flags(&self, settings: &Settings) -> Vec<(String, String)> {
-        vec![
-            (
-                "engine.persistence-threshold".into(),
-                settings.persistence_threshold.to_string(),
-            ),
-            ("engine.memory-block-buffer-target".into(), "0".into()),
-        ]
+        let threshold = settings.persistence_threshold.to_string();
+        let target = ("engine.memory-block-buffer-target".into(), "0".into());
+        vec![("engine.persistence-threshold".into(), threshold), target]
     }
 
     fn unwind(&self, engine: &EngineSpec, datadir: &Path, target: u64) -> Option<Command> {
@@ -105,10 +100,6 @@ impl Adapter for Reth {
             .args(["db", "stats", "--json"])
             .args(datadir_flags(datadir));
         Some(command)
-    }
-
-    fn is_syncing(&self, answer: &Value) -> bool {
-        *answer != Value::Bool(false)
     }
 }
 

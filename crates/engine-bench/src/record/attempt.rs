@@ -36,10 +36,8 @@ pub struct Attempt {
 impl Attempt {
     /// How many visits took turns, itself included; 1 when it had the machine to itself.
     pub fn in_turn(&self) -> usize {
-        1 + self
-            .interleaving
-            .as_ref()
-            .map_or(0, |found| found.with.len())
+        let others = self.interleaving.as_ref();
+        others.map_or(1, |others| 1 + others.with.len())
     }
 
     /// Its part of the time that it took, in seconds: no second is counted for two visits.
@@ -73,12 +71,6 @@ impl Ended {
 
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Finished => "finished",
-            Self::Voided => "voided",
-            Self::Undone => "undone",
-            Self::Failed => "failed",
-            Self::Cut => "cut",
-        })
+        self.serialize(f)
     }
 }

@@ -37,15 +37,6 @@ pub enum Line {
     Root,
 }
 
-/// What a cell makes of the values of all its passes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Aggregate {
-    /// Nothing by itself; throughputs are ratios of sums.
-    Apart,
-    /// The mean of a block.
-    Mean,
-}
-
 /// What is declared of a column beside its name.
 #[derive(Debug, Clone, Copy)]
 pub struct About {
@@ -55,9 +46,8 @@ pub struct About {
     pub source: Source,
     /// The metric of the same content, where engines export one.
     pub metric: Option<Metric>,
-    /// What a cell makes of them.
-    pub aggregate: Aggregate,
-    /// Its name for people, fitting `... per block 3 → 24`.
+    /// The name for people of its mean over all blocks of a cell, fitting `... per block 3 → 24`; empty where a
+    /// mean tells nothing: throughputs are ratios of sums.
     pub label: &'static str,
 }
 

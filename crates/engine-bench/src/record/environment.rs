@@ -43,14 +43,8 @@ impl Environment {
 
 /// The value of the first `key<separator>value` line.
 fn value(text: &str, key: &str, separator: char) -> String {
-    let values = text.lines().filter_map(|line| line.split_once(separator));
-    let found = values
-        .filter(|(name, _)| name.trim() == key)
-        .map(|(_, value)| value)
-        .next();
-    found
-        .unwrap_or_default()
-        .trim()
-        .trim_matches('"')
-        .to_owned()
+    let mut values = text.lines().filter_map(|line| line.split_once(separator));
+    let found = values.find(|(name, _)| name.trim() == key);
+    let value = found.map_or("", |(_, value)| value.trim());
+    value.trim_matches('"').to_owned()
 }

@@ -30,7 +30,7 @@ pub struct Record {
 )]
 pub enum Event {
     /// State and payloads exist: the clock of the sweep starts.
-    SweepStarted(Begun),
+    SweepStarted(Start),
     /// State or payloads could not be made: nothing is measured.
     PreparationFailed(Failure),
     /// A visit begins.
@@ -38,7 +38,7 @@ pub enum Event {
         /// Its id.
         visit: String,
         /// With whom it takes turns; absent when it has the machine to itself.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         interleaving: Option<Interleaving>,
     },
     /// A visit in which everything was valid; its files are complete.
@@ -91,7 +91,7 @@ pub enum Event {
 
 /// What a sweep begins with, or goes on with.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Begun {
+pub struct Start {
     /// The block that every pass starts from.
     pub base: BlockIdentity,
     /// Engines as they call themselves, in the order of the plan.
@@ -99,7 +99,7 @@ pub struct Begun {
     /// The machine.
     pub environment: Environment,
     /// What about the machine makes measurements worse; absent when nothing was watched.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub preflight: Option<Preflight>,
     /// What is measured, by content.
     pub manifest: Manifest,
@@ -129,7 +129,7 @@ pub struct Interleaving {
 }
 
 /// What the next round of an adaptive sweep visits, and why.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// The round it was made after.
     pub after_round: u64,
@@ -139,18 +139,6 @@ pub struct Decision {
     pub left_s: Option<f64>,
     /// What it rests on, by gas level.
     pub levels: Vec<LevelDecision>,
-}
-
-impl Decision {
-    /// The end of a sweep.
-    pub fn end(after_round: u64) -> Self {
-        Self {
-            after_round,
-            next: Vec::new(),
-            left_s: None,
-            levels: Vec::new(),
-        }
-    }
 }
 
 /// A gas level when a decision was made.
@@ -214,15 +202,15 @@ pub struct PassFacts {
     /// SHA-256 of its `samples.csv`, in hexadecimal.
     pub samples_sha256: String,
     /// SHA-256 of what the engine exported before and after it, in hexadecimal; absent when it exported nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics_sha256: Option<String>,
     /// The state that it began with.
     pub state: StateFacts,
     /// How long the fixed work took just before; of measured passes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
     /// What the machine did meanwhile; of measured passes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<Readings>,
 }
 
@@ -233,7 +221,7 @@ pub struct StateFacts {
     /// Size of all files of the datadir, in bytes.
     pub datadir_bytes: u64,
     /// What the engine counts in its database; absent when it has no command for that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub database: Option<DatabaseFacts>,
 }
 

@@ -4,8 +4,8 @@
 //! not since that it was undone; what is not as it was written is named, never silently used.
 
 use super::{
-    Attempt, Begun, Decision, Ended, Event, Failure, Interleaving, JournalError, Manifest,
-    PassFacts, Record, SampleError, TimeSplit, VISITS_DIR, VisitFacts, VisitTimes, journal,
+    Attempt, Decision, Ended, Event, Failure, Interleaving, JournalError, Manifest, PassFacts,
+    Record, SampleError, Start, TimeSplit, VISITS_DIR, VisitFacts, VisitTimes, journal,
     measured_dir, metrics_sum, plan_sum, sample,
 };
 use crate::plan::{Plan, PlanError};
@@ -24,7 +24,7 @@ pub struct History {
     /// What was planned.
     pub plan: Plan,
     /// What it was last resumed with, and the manifest that it was started with; `None` when preparation failed.
-    pub begun: Option<Begun>,
+    pub begun: Option<Start>,
     /// What an adaptive sweep decided, in order.
     pub decisions: Vec<Decision>,
     /// Every visit that was begun, in order.
@@ -136,10 +136,8 @@ impl History {
 
     /// How often a visit was disturbed and is to be repeated.
     pub fn voids(&self, visit: &str) -> usize {
-        let voided = self.attempts_of(visit);
-        voided
-            .filter(|attempt| attempt.ended == Ended::Voided)
-            .count()
+        let all = self.attempts_of(visit);
+        all.filter(|made| made.ended == Ended::Voided).count()
     }
 
     /// Void visits whose files are not as they were when they ended, a sentence each.
@@ -243,7 +241,7 @@ impl History {
     }
 
     /// A sweep may go on after a reboot; that the kernel changed meanwhile has to be known.
-    fn go_on(&mut self, mut begun: Begun) {
+    fn go_on(&mut self, mut begun: Start) {
         if let Some(before) = self.begun.take() {
             let (then, now) = (&before.environment.kernel, &begun.environment.kernel);
             if then != now {
@@ -258,9 +256,8 @@ impl History {
     /// Visits that have more folders than attempts, a sentence each: the journal had more lines.
     fn unknown(&self, folders: &BTreeMap<String, usize>) -> Vec<String> {
         let known = |visit: &str| self.attempts_of(visit).count();
-        let more = folders
-            .iter()
-            .filter(|(visit, count)| known(visit) < **count);
+        let all = folders.iter();
+        let more = all.filter(|(visit, count)| known(visit) < **count);
         let said = more.map(|(visit, count)| {
             format!(
                 "the journal lost its end: visits/ holds {count} attempts of {visit}, the journal {}",
@@ -276,15 +273,11 @@ impl History {
 fn folders(dir: &Path) -> BTreeMap<String, usize> {
     let mut folders = BTreeMap::new();
     // Without the folder nothing was visited.
-    for entry in fs::read_dir(dir.join(VISITS_DIR))
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
+    let entries = fs::read_dir(dir.join(VISITS_DIR)).into_iter();
+    for entry in entries.flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let visit = name
-            .rsplit_once(VOID_SUFFIX)
-            .map_or(&*name, |(visit, _)| visit);
+        let visit = name.rsplit_once(VOID_SUFFIX);
+        let visit = visit.map_or(&*name, |(visit, _)| visit);
         *folders.entry(visit.to_owned()).or_default() += 1;
     }
     folders
@@ -320,101 +313,88 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/results")
     }
 
-    /// What these events say, each with the second at which it happened.
-    fn history(events: impl IntoIterator<Item = (f64, Event)>) -> History {
-        let record = |(at_s, event)| Record {
-            unix_ms: (1e3 * at_s) as u64,
-            at_s,
-            event,
+    /// What events say: a line for each, with the second at which it happened, its kind, the visit, and further
+    /// how long its payloads took or with whom it takes turns.
+    fn history(events: &str) -> History {
+        let event = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let (at_s, visit) = (words[0].parse().unwrap(), words.get(2).map_or("", |v| v));
+            Record {
+                unix_ms: (1e3 * at_s) as u64,
+                at_s,
+                event: event(words[1], visit.to_owned(), words.get(3).copied()),
+            }
         };
-        let records: Vec<Record> = events.into_iter().map(record).collect();
+        let records: Vec<Record> = events.trim().lines().map(event).collect();
         History::of(Plan::read(&folder()).unwrap(), &records)
     }
 
-    /// The beginning of a sweep.
-    fn began() -> Event {
-        let records = journal::read(&folder()).unwrap();
-        records[0].event.clone()
-    }
-
-    fn started(visit: &str, with: &[&str]) -> Event {
-        let with: Vec<String> = with.iter().map(|other| (*other).to_owned()).collect();
-        Event::VisitStarted {
-            visit: visit.into(),
-            interleaving: (!with.is_empty()).then_some(Interleaving { with, copy: 1 }),
-        }
-    }
-
-    fn times(measured_s: f64) -> VisitTimes {
-        VisitTimes {
-            measured_s,
-            ..Default::default()
-        }
-    }
-
-    fn finished(visit: &str, measured_s: f64) -> Event {
-        Event::VisitFinished {
-            visit: visit.into(),
-            times: times(measured_s),
-            facts: VisitFacts::default(),
-        }
-    }
-
-    fn failure(visit: &str) -> Failure {
-        Failure {
-            visit: visit.into(),
+    fn event(kind: &str, visit: String, more: Option<&str>) -> Event {
+        let (kept_in, facts) = (format!("{visit}.void1"), VisitFacts::default());
+        let times = VisitTimes {
+            measured_s: more.and_then(|s| s.parse().ok()).unwrap_or_default(),
+            ..VisitTimes::default()
+        };
+        let failure = Failure {
+            visit: visit.clone(),
             step: "ready".into(),
             cause: "none".into(),
             log: Vec::new(),
-        }
-    }
-
-    fn failed(visit: &str) -> Event {
-        Event::VisitFailed {
-            failure: failure(visit),
-            times: times(0.25),
-        }
-    }
-
-    fn voided(visit: &str) -> Event {
-        Event::VisitVoided {
-            visit: visit.into(),
-            attempt: 1,
-            kept_in: format!("{visit}.void1"),
-            times: times(1.0),
-            facts: VisitFacts::default(),
-        }
-    }
-
-    fn undone(visit: &str) -> Event {
-        Event::VisitUndone {
-            visit: visit.into(),
-            kept_in: format!("{visit}.void1"),
+        };
+        match kind {
+            "began" => journal::read(&folder()).unwrap()[0].event.clone(),
+            "unprepared" => Event::PreparationFailed(failure),
+            "started" => Event::VisitStarted {
+                visit,
+                interleaving: more.map(|other| Interleaving {
+                    with: vec![other.to_owned()],
+                    copy: 1,
+                }),
+            },
+            "finished" => Event::VisitFinished {
+                visit,
+                times,
+                facts,
+            },
+            "voided" => Event::VisitVoided {
+                visit,
+                attempt: 1,
+                kept_in,
+                times,
+                facts,
+            },
+            "failed" => Event::VisitFailed { failure, times },
+            "undone" => Event::VisitUndone { visit, kept_in },
+            "decided" => Event::Decided(Decision::default()),
+            "interrupted" => Event::Interrupted,
+            "ended" => Event::SweepFinished,
+            other => panic!("no event is called {other}"),
         }
     }
 
     #[test]
     fn every_attempt_is_listed_and_the_last_that_ended_counts() {
-        let found = history([
-            (0.0, began()),
-            (1.0, started("1-a-b", &[])),
-            (2.0, voided("1-a-b")),
-            (2.0, started("1-a-b", &[])),
-            (3.5, finished("1-a-b", 1.0)),
-            (3.5, started("1-c", &[])),
-            // Killed here, and resumed by a process with a clock of its own.
-            (1.0, began()),
-            (1.0, started("1-c", &[])),
-            (3.0, failed("1-c")),
-            (3.0, started("2-d", &[])),
-            (4.0, failed("2-d")),
-            (5.0, Event::Interrupted),
-            (0.5, began()),
-            (0.5, started("1-c", &[])),
-            (1.0, finished("1-c", 1.0)),
-            (1.0, Event::Decided(Decision::end(1))),
-            (1.0, Event::SweepFinished),
-        ]);
+        // 1-c is cut by a kill, and goes on in a process with a clock of its own.
+        let found = history(
+            "
+            0 began
+            1 started 1-a-b
+            2 voided 1-a-b 1
+            2 started 1-a-b
+            3.5 finished 1-a-b 1
+            3.5 started 1-c
+            1 began
+            1 started 1-c
+            3 failed 1-c 0.25
+            3 started 2-d
+            4 failed 2-d 0.25
+            5 interrupted
+            0.5 began
+            0.5 started 1-c
+            1 finished 1-c 1
+            1 decided
+            1 ended",
+        );
         let of = |made: &Attempt| {
             let (round, seconds) = (made.round, made.seconds);
             format!(
@@ -446,19 +426,20 @@ mod tests {
 
     #[test]
     fn the_time_of_every_process_that_measured_is_spent() {
-        let found = history([
-            (1.0, began()),
-            (1.0, started("1-a", &[])),
-            (5.0, finished("1-a", 2.0)),
-            (6.0, started("1-b", &[])),
-            // Killed, and resumed: what preparing took is not measured.
-            (9.0, Event::PreparationFailed(failure("prepare"))),
-            (0.5, began()),
-            (0.5, started("1-b", &[])),
-            (4.5, finished("1-b", 3.0)),
-            (5.0, Event::Interrupted),
-            (90.0, Event::Interrupted),
-        ]);
+        // Killed after 6 s, and resumed: what preparing took is not measured.
+        let found = history(
+            "
+            1 began
+            1 started 1-a
+            5 finished 1-a 2
+            6 started 1-b
+            9 unprepared prepare
+            0.5 began
+            0.5 started 1-b
+            4.5 finished 1-b 3
+            5 interrupted
+            90 interrupted",
+        );
         let split = found.time_s;
         assert_eq!((split.wall, split.measured, split.other), (9.5, 5.0, 4.5));
         assert!((split.answering() - 5.0 / 9.5).abs() < 1e-12);
@@ -466,22 +447,22 @@ mod tests {
 
     #[test]
     fn the_time_of_a_group_is_counted_once_and_shared_by_its_visits() {
-        let begun = |at_s| {
-            [
-                (at_s, started("1-a", &["1-b"])),
-                (at_s, started("1-b", &["1-a"])),
-            ]
-        };
         let found = history(
-            [(0.0, began())]
-                .into_iter()
-                .chain(begun(1.0))
-                .chain([(9.0, voided("1-a")), (9.0, voided("1-b"))])
-                .chain(begun(9.0))
-                .chain([(19.0, finished("1-b", 2.0)), (0.0, began())])
-                .chain([(0.0, undone("1-b"))])
-                .chain(begun(0.0))
-                .chain([(8.0, finished("1-b", 2.0)), (8.0, finished("1-a", 3.0))]),
+            "
+            0 began
+            1 started 1-a 1-b
+            1 started 1-b 1-a
+            9 voided 1-a 1
+            9 voided 1-b 1
+            9 started 1-a 1-b
+            9 started 1-b 1-a
+            19 finished 1-b 2
+            0 began
+            0 undone 1-b
+            0 started 1-a 1-b
+            0 started 1-b 1-a
+            8 finished 1-b 2
+            8 finished 1-a 3",
         );
         let split = found.time_s;
         assert_eq!(
@@ -502,13 +483,14 @@ mod tests {
             for name in names {
                 fs::create_dir_all(dir.path().join(VISITS_DIR).join(name)).unwrap();
             }
-            let found = history([
-                (0.0, started("1-a", &[])),
-                (1.0, voided("1-a")),
-                (1.0, started("1-a", &[])),
-                (2.0, finished("1-a", 1.0)),
-                (2.0, started("1-b", &[])),
-            ]);
+            let found = history(
+                "
+                0 started 1-a
+                1 voided 1-a 1
+                1 started 1-a
+                2 finished 1-a 1
+                2 started 1-b",
+            );
             found.unknown(&super::folders(dir.path()))
         };
         let none: &[String] = &[];

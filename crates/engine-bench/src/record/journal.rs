@@ -22,53 +22,14 @@ const VERSION: u64 = 2;
 
 /// Why a journal cannot be written or read.
 #[derive(Debug, thiserror::Error)]
-pub enum JournalError {
-    /// The file failed.
-    #[error("failed to {action} {path}: {reason}")]
-    Io {
-        /// What was attempted.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        reason: io::Error,
-    },
-    /// A line is not an event.
-    #[error(
-        "line {line} of {path} is not an event: {reason}; restore the file, since nothing else records the sweep"
-    )]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        /// What is wrong.
-        reason: String,
-    },
-    /// Another process writes it.
-    #[error("another run is writing {path}; wait for it")]
-    InUse {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A line is not the one that was written.
-    #[error(
-        "line {line} of {path} was changed after it was written, or one before it was removed; restore the file, since nothing else records the sweep"
-    )]
-    Edited {
-        /// The file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-    },
-    /// Another file, or another version of it.
-    #[error("failed to read the journal {path}: {reason}")]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-        /// What it is, and what to do about it.
-        reason: String,
-    },
+#[error("{0}")]
+pub struct JournalError(String);
+
+impl JournalError {
+    /// What becomes of the system's reason when the file failed.
+    fn io(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
+        move |reason| Self(format!("failed to {action} {}: {reason}", path.display()))
+    }
 }
 
 /// What a line has behind its event.
@@ -96,32 +57,30 @@ impl Journal {
     /// When the file cannot be written, or another process has it open.
     pub fn open(dir: &Path) -> Result<Self, JournalError> {
         let path = dir.join(JOURNAL_FILE);
-        let failed = |reason| JournalError::Io {
-            action: "open",
-            path: path.clone(),
-            reason,
-        };
-        let mut file = File::options()
-            .create(true)
-            .append(true)
-            .read(true)
-            .open(&path)
-            .map_err(failed)?;
+        let failed = JournalError::io("open", &path);
+        let mut options = File::options();
+        options.create(true).append(true).read(true);
+        let mut file = options.open(&path).map_err(&failed)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(JournalError::InUse { path }),
+            Err(TryLockError::WouldBlock) => {
+                let path = path.display();
+                let said = format!("another run is writing {path}; wait for it");
+                return Err(JournalError(said));
+            }
             Err(TryLockError::Error(reason)) => return Err(failed(reason)),
         }
-        let text = fs::read(&path).map_err(failed)?;
+        let text = fs::read(&path).map_err(&failed)?;
         let whole = whole_lines(&text);
         if whole < text.len() {
-            file.set_len(whole as u64).map_err(failed)?;
+            file.set_len(whole as u64).map_err(&failed)?;
         }
         if whole == 0 {
             let header = Format::of(FORMAT, VERSION);
-            let text = serde_json::to_string(&header).map_err(|error| failed(error.into()))?;
-            append(&mut file, text).map_err(failed)?;
+            let header = serde_json::to_string(&header).map_err(|error| failed(error.into()))?;
+            append(&mut file, header).map_err(&failed)?;
         }
+        drop(failed);
         let text = String::from_utf8_lossy(&text[..whole]);
         let last = text.lines().next_back().and_then(sum_of);
         Ok(Self {
@@ -151,11 +110,7 @@ impl Journal {
             at_s: self.opened.elapsed().as_secs_f64(),
             event,
         };
-        let failed = |reason| JournalError::Io {
-            action: "write",
-            path: self.path.clone(),
-            reason,
-        };
+        let failed = JournalError::io("write", &self.path);
         let text = serde_json::to_string(&record).map_err(|error| failed(error.into()))?;
         let sum = next_sum(&self.sum, &text);
         append(&mut self.file, with_sum(&text, &sum)).map_err(failed)?;
@@ -183,11 +138,7 @@ impl Drop for Journal {
 /// that was written.
 pub fn read(dir: &Path) -> Result<Vec<Record>, JournalError> {
     let path = dir.join(JOURNAL_FILE);
-    let failed = |reason| JournalError::Io {
-        action: "read",
-        path: path.clone(),
-        reason,
-    };
+    let failed = JournalError::io("read", &path);
     let mut text = fs::read(&path).map_err(&failed)?;
     // Before it is decoded: a line may be cut in the middle of a character.
     text.truncate(whole_lines(&text));
@@ -195,23 +146,23 @@ pub fn read(dir: &Path) -> Result<Vec<Record>, JournalError> {
         .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))?;
     let mut lines = text.lines();
     let header = lines.next().unwrap_or_default();
-    if let Err(reason) = Format::check(header.as_bytes(), FORMAT, VERSION) {
-        return Err(JournalError::Foreign { path, reason });
-    }
+    let path = path.display();
+    Format::check(header.as_bytes(), FORMAT, VERSION)
+        .map_err(|reason| JournalError(format!("failed to read the journal {path}: {reason}")))?;
     let mut before = String::new();
     let event = |(index, line): (usize, &str)| {
-        let number = index + 2;
+        let damaged = |how: &str| {
+            let number = index + 2;
+            JournalError(format!(
+                "line {number} of {path} {how}; restore the file, since nothing else records the sweep"
+            ))
+        };
         if !follows(&mut before, line) {
-            return Err(JournalError::Edited {
-                path: path.clone(),
-                line: number,
-            });
+            let how = "was changed after it was written, or one before it was removed";
+            return Err(damaged(how));
         }
-        serde_json::from_str(line).map_err(|error| JournalError::Line {
-            path: path.clone(),
-            line: number,
-            reason: error.to_string(),
-        })
+        let event = serde_json::from_str(line);
+        event.map_err(|error| damaged(&format!("is not an event: {error}")))
     };
     lines.enumerate().map(event).collect()
 }
@@ -350,8 +301,11 @@ mod tests {
             fs::write(dir.path().join(JOURNAL_FILE), lines.join("\n") + "\n").unwrap();
             match read(dir.path()) {
                 Ok(_) => None,
-                Err(JournalError::Edited { line, .. }) => Some(line),
-                Err(other) => panic!("{other}"),
+                Err(error) => {
+                    let said = error.to_string();
+                    assert!(said.contains("was changed after it was written"), "{said}");
+                    said.split(' ').nth(1)?.parse().ok()
+                }
             }
         };
         type Edit = fn(&mut Vec<String>);
@@ -389,8 +343,8 @@ mod tests {
     fn two_processes_do_not_write_one_journal() {
         let dir = tempfile::tempdir().unwrap();
         let held = Journal::open(dir.path()).unwrap();
-        let second = Journal::open(dir.path());
-        assert!(matches!(second, Err(JournalError::InUse { .. })));
+        let second = Journal::open(dir.path()).unwrap_err().to_string();
+        assert!(second.starts_with("another run is writing "), "{second}");
         let child_has = held.file.try_clone().unwrap();
         drop(held);
         Journal::open(dir.path()).unwrap();

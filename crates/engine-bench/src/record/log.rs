@@ -23,15 +23,13 @@ const ROOT_MESSAGES: [&str; 2] = ["State root task finished", "State root job fi
 const BLOCK_MESSAGE: &str = "Block added to canonical chain";
 const GETH_BLOCK_MESSAGE: &str = "Imported new potential chain segment";
 
-/// Where `engine_ns` comes from, as reports name it.
-pub const ENGINE_TIME_SOURCE: &str = "engine log: elapsed of `Block added to canonical chain`";
-const GETH_TIME_SOURCE: &str = "engine log: elapsed of `Imported new potential chain segment`";
-
 /// Where `engine_ns` of a kind of engine comes from, as reports name it.
 pub fn engine_time_source(kind: EngineKind) -> &'static str {
     match kind {
-        EngineKind::BenchReth | EngineKind::Reth => ENGINE_TIME_SOURCE,
-        EngineKind::Geth => GETH_TIME_SOURCE,
+        EngineKind::BenchReth | EngineKind::Reth => {
+            "engine log: elapsed of `Block added to canonical chain`"
+        }
+        EngineKind::Geth => "engine log: elapsed of `Imported new potential chain segment`",
     }
 }
 

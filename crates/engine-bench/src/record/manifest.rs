@@ -10,13 +10,14 @@ use crate::{
 };
 use alloy_primitives::hex;
 use engine_api::PreparedPayload;
+use eyre::{Result, WrapErr as _};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{
     collections::BTreeMap,
     fs::{self, File},
     io,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 /// What a sweep measures. Sums are SHA-256 in hexadecimal.
@@ -67,14 +68,6 @@ pub struct PayloadSum {
     pub sha256: String,
 }
 
-/// The program of an engine cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error("failed to read the program {program}: {reason}")]
-pub struct ProgramError {
-    program: PathBuf,
-    reason: io::Error,
-}
-
 /// The sum of a plan as it lies in a results folder; empty when there is none.
 pub fn plan_sum(out: &Path) -> String {
     fs::read(out.join(PLAN_FILE)).map_or_else(|_| String::new(), |plan| sum(&plan))
@@ -85,7 +78,7 @@ impl Manifest {
     ///
     /// # Errors
     /// When a program cannot be read.
-    pub fn before(plan: &Plan, out: &Path) -> Result<Self, ProgramError> {
+    pub fn before(plan: &Plan, out: &Path) -> Result<Self> {
         let machine = Environment::read();
         let axes = plan.settings.axes.iter().map(|axis| axis.flag.as_str());
         let flags: Vec<&str> = axes.chain([CHUNK_POLICY_FLAG]).collect();
@@ -112,16 +105,10 @@ impl Manifest {
                 found.push(format!("{what} was {then} and is {now}"));
             }
         };
-        differ(
-            "plan.json",
-            short(&self.plan_sha256),
-            short(&earlier.plan_sha256),
-        );
-        differ(
-            "the harness",
-            &self.harness_version,
-            &earlier.harness_version,
-        );
+        let [now, then] = [self, earlier].map(|manifest| short(&manifest.plan_sha256));
+        differ("plan.json", now, then);
+        let [now, then] = [self, earlier].map(|manifest| &manifest.harness_version);
+        differ("the harness", now, then);
         differ("the processor", &self.processor, &earlier.processor);
         for then in &earlier.engines {
             let now = self.engines.iter().find(|now| now.name == then.name);
@@ -129,17 +116,12 @@ impl Manifest {
             let now = now.map_or("missing", |now| short(&now.sha256));
             differ(&what, now, short(&then.sha256));
         }
-        let of = |key: &PayloadSum| {
-            let same = |now: &&PayloadSum| now.mix == key.mix && now.gas == key.gas;
-            self.payloads.iter().find(same)
-        };
-        for then in earlier
-            .payloads
-            .iter()
-            .filter(|_| !self.payloads.is_empty())
-        {
+        let lists = earlier.payloads.iter();
+        for then in lists.filter(|_| !self.payloads.is_empty()) {
+            let same = |now: &&PayloadSum| (&now.mix, now.gas) == (&then.mix, then.gas);
+            let now = self.payloads.iter().find(same);
             let what = format!("the payload list {} {}", then.mix, then.gas).replace("  ", " ");
-            let now = of(then).map_or("missing", |now| short(&now.sha256));
+            let now = now.map_or("missing", |now| short(&now.sha256));
             differ(&what, now, short(&then.sha256));
         }
         found
@@ -147,7 +129,7 @@ impl Manifest {
 }
 
 impl EngineSum {
-    fn of(engine: &EngineSpec, flags: &[&str]) -> Result<Self, ProgramError> {
+    fn of(engine: &EngineSpec, flags: &[&str]) -> Result<Self> {
         let sum = || -> io::Result<String> {
             let mut digest = Sha256::new();
             io::copy(&mut File::open(&engine.program)?, &mut digest)?;
@@ -155,9 +137,8 @@ impl EngineSum {
         };
         Ok(Self {
             name: engine.name.clone(),
-            sha256: sum().map_err(|reason| ProgramError {
-                program: engine.program.clone(),
-                reason,
+            sha256: sum().wrap_err_with(|| {
+                format!("failed to read the program {}", engine.program.display())
             })?,
             defaults: engine::defaults(engine, flags),
         })

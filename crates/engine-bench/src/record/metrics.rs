@@ -46,11 +46,14 @@ pub fn metrics_sum(dir: &Path) -> Option<String> {
     Some(super::sum(&both.concat()))
 }
 
-/// Keeps what an engine exported around a pass.
+/// Keeps what an engine exported before and after a pass, if it did both times.
 ///
 /// # Errors
 /// When a file cannot be written.
-pub fn write_metrics(dir: &Path, before: &str, after: &str) -> io::Result<()> {
+pub fn write_metrics(dir: &Path, metrics: Option<(&str, &str)>) -> io::Result<()> {
+    let Some((before, after)) = metrics else {
+        return Ok(());
+    };
     fs::write(dir.join(BEFORE_FILE), before)?;
     fs::write(dir.join(AFTER_FILE), after)
 }

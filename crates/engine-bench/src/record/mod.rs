@@ -22,7 +22,7 @@ pub mod sample;
 pub use attempt::{Attempt, Ended};
 pub use environment::Environment;
 pub use event::{
-    Begun, DatabaseFacts, Decision, Event, Failure, Interleaving, LevelDecision, PassFacts, Record,
+    DatabaseFacts, Decision, Event, Failure, Interleaving, LevelDecision, PassFacts, Record, Start,
     StateFacts, VisitFacts, VisitTimes,
 };
 pub(crate) use history::VOID_SUFFIX;

@@ -3,7 +3,7 @@
 //! Invariant: samples are integers, nanoseconds unless the name says otherwise, so that reading
 //! a file gives exactly what was measured.
 
-use super::column::{About, Aggregate, Line, Source, Unit, columns};
+use super::column::{About, Line, Source, Unit, columns};
 use alloy_primitives::B256;
 use engine_api::metric::{self, Metric};
 use serde::Serialize;
@@ -99,7 +99,6 @@ const fn payload(unit: Unit) -> About {
         unit,
         source: Source::Payload,
         metric: None,
-        aggregate: Aggregate::Apart,
         label: "",
     }
 }
@@ -110,7 +109,6 @@ const fn root(key: &'static str, label: &'static str, metric: Option<Metric>) ->
         unit: Unit::Count,
         source: Source::Log(Line::Root, key),
         metric,
-        aggregate: Aggregate::Mean,
         label,
     }
 }
@@ -151,12 +149,9 @@ pub fn write_pass(dir: &Path, samples: &[Sample]) -> Result<(), SampleError> {
 /// The files of a pass by name, the raw samples first.
 fn files(samples: &[Sample]) -> [(&'static str, Result<Vec<u8>, csv::Error>); 3] {
     [
-        (SAMPLES_FILE, file(&[], samples)),
-        (
-            LATENCY_FILE,
-            file(&LATENCY_COLUMNS, samples.iter().map(latency)),
-        ),
-        (GAS_FILE, file(&GAS_COLUMNS, samples.iter().map(gas))),
+        (SAMPLES_FILE, file(samples)),
+        (LATENCY_FILE, derived(LATENCY, samples)),
+        (GAS_FILE, derived(GAS, samples)),
     ]
 }
 
@@ -209,58 +204,40 @@ pub(crate) fn verify_pass(dir: &Path, samples: &[Sample]) -> Result<Vec<String>,
     Ok(findings)
 }
 
-/// Columns of reth-bench's `combined_latency.csv`, times in microseconds.
-const LATENCY_COLUMNS: [&str; 7] = [
-    "block_number",
-    "gas_limit",
-    "transaction_count",
-    "gas_used",
-    "new_payload_latency",
-    "fcu_latency",
-    "total_latency",
+/// Columns of a file of reth-bench, and what a sample gives for them.
+type Derived = &'static [(&'static str, fn(&Sample) -> u64)];
+
+/// `combined_latency.csv`, times in microseconds.
+const LATENCY: Derived = &[
+    ("block_number", |sample| sample.block_number),
+    ("gas_limit", |sample| sample.gas_limit),
+    ("transaction_count", |sample| sample.transaction_count),
+    ("gas_used", |sample| sample.gas_used),
+    ("new_payload_latency", |sample| sample.new_payload_ns / 1000),
+    ("fcu_latency", |sample| sample.forkchoice_updated_ns / 1000),
+    ("total_latency", |sample| sample.total_ns() / 1000),
 ];
 
-fn latency(sample: &Sample) -> [u64; 7] {
-    [
-        sample.block_number,
-        sample.gas_limit,
-        sample.transaction_count,
-        sample.gas_used,
-        sample.new_payload_ns / 1000,
-        sample.forkchoice_updated_ns / 1000,
-        sample.total_ns() / 1000,
-    ]
+/// `total_gas.csv`: `time` is in microseconds since the pass began, read before the wait that follows the block.
+const GAS: Derived = &[
+    ("block_number", |sample| sample.block_number),
+    ("transaction_count", |sample| sample.transaction_count),
+    ("gas_used", |sample| sample.gas_used),
+    ("time", |sample| sample.answered_ns / 1000),
+];
+
+/// The rows of a file of reth-bench, below their header.
+fn derived(columns: Derived, samples: &[Sample]) -> Result<Vec<u8>, csv::Error> {
+    let header = columns.iter().map(|(name, _)| (*name).to_owned());
+    let row = |sample| columns.iter().map(move |(_, of)| of(sample).to_string());
+    let mut rows = vec![header.collect::<Vec<_>>()];
+    rows.extend(samples.iter().map(|sample| row(sample).collect()));
+    file(rows)
 }
 
-/// Columns of reth-bench's `total_gas.csv`: `time` is in microseconds since the pass began, read before the wait
-/// that follows the block.
-const GAS_COLUMNS: [&str; 4] = ["block_number", "transaction_count", "gas_used", "time"];
-
-fn gas(sample: &Sample) -> [u64; 4] {
-    let Sample {
-        block_number,
-        transaction_count,
-        gas_used,
-        answered_ns,
-        ..
-    } = *sample;
-    [
-        block_number,
-        transaction_count,
-        gas_used,
-        answered_ns / 1000,
-    ]
-}
-
-/// A file of these rows; without columns they are those of the rows' type.
-fn file(
-    columns: &[&str],
-    rows: impl IntoIterator<Item = impl Serialize>,
-) -> Result<Vec<u8>, csv::Error> {
+/// A file of these rows, below a header if their type names its fields.
+fn file(rows: impl IntoIterator<Item = impl Serialize>) -> Result<Vec<u8>, csv::Error> {
     let mut csv = csv::Writer::from_writer(Vec::new());
-    if !columns.is_empty() {
-        csv.write_record(columns)?;
-    }
     for row in rows {
         csv.serialize(row)?;
     }

@@ -36,27 +36,23 @@ impl TimeSplit {
             ..Self::default()
         };
         for attempt in attempts {
-            split.add(attempt);
+            if attempt.ended.is_void() {
+                split.voided += attempt.cost_s();
+                continue;
+            }
+            let times = attempt.times;
+            split.measured += times.measured_s;
+            split.warmup += times.warmup_s;
+            split.reset += times.reset_s;
+            split.start += times.start_s;
+            split.stop += times.stop_s;
+            split.wait += times.wait_s;
+            split.guard += times.guard_s;
         }
         let passes = split.measured + split.warmup + split.wait;
         let known = passes + split.reset + split.start + split.stop + split.voided + split.guard;
         split.other = (split.wall - known).max(0.0);
         split
-    }
-
-    fn add(&mut self, attempt: &Attempt) {
-        if attempt.ended.is_void() {
-            self.voided += attempt.cost_s();
-            return;
-        }
-        let times = attempt.times;
-        self.measured += times.measured_s;
-        self.warmup += times.warmup_s;
-        self.reset += times.reset_s;
-        self.start += times.start_s;
-        self.stop += times.stop_s;
-        self.wait += times.wait_s;
-        self.guard += times.guard_s;
     }
 
     /// The part of the wall time in which an engine was answering payloads.

@@ -4,12 +4,13 @@
 //! copy, the content of the original stays.
 
 use crate::owner::Owner;
+use eyre::{Report, Result, bail, ensure, eyre};
 use nix::unistd::{Whence, lseek};
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, File, Metadata, TryLockError},
     io::{self, Read as _, Seek as _, SeekFrom},
     os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 /// Files that belong to a running process, not to the state.
@@ -41,56 +42,19 @@ pub enum Tables {
     Shared,
 }
 
-/// Why a datadir could not be copied.
-#[derive(Debug, thiserror::Error)]
-pub enum CopyError {
-    /// A process has it open.
-    #[error("the datadir {datadir} is in use by process {pid}; stop that process first")]
-    InUse {
-        /// The datadir.
-        datadir: PathBuf,
-        /// The owner its lock names.
-        pid: u32,
-    },
-    /// A process has it open and does not say which.
-    #[error("the datadir {datadir} is in use by a process that holds {HELD_FILE}; stop it first")]
-    Held {
-        /// The datadir.
-        datadir: PathBuf,
-    },
-    /// The disk is full.
-    #[error(
-        "no space is left to write {path}; make room, or give --cache-dir a folder on a larger disk"
-    )]
-    DiskFull {
-        /// The file being written.
-        path: PathBuf,
-    },
-    /// A file failed.
-    #[error("failed to copy {path}: {reason}")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        reason: io::Error,
-    },
-}
-
 /// Whether nobody works in a datadir.
 ///
 /// # Errors
-/// [`CopyError::InUse`] and [`CopyError::Held`].
-pub fn check_unused(datadir: &Path) -> Result<(), CopyError> {
-    let owned = || datadir.to_owned();
+/// When somebody does, with the process where it is known.
+pub fn check_unused(datadir: &Path) -> Result<()> {
+    let path = datadir.display();
     if let Some(pid) = lock_owner(datadir) {
-        return Err(CopyError::InUse {
-            datadir: owned(),
-            pid,
-        });
+        bail!("the datadir {path} is in use by process {pid}; stop that process first");
     }
-    if is_held(datadir) {
-        return Err(CopyError::Held { datadir: owned() });
-    }
+    ensure!(
+        !is_held(datadir),
+        "the datadir {path} is in use by a process that holds {HELD_FILE}; stop it first"
+    );
     Ok(())
 }
 
@@ -118,16 +82,11 @@ fn is_held(datadir: &Path) -> bool {
 /// Replaces `to` by a copy of the datadir `from`, holes and all.
 ///
 /// # Errors
-/// See [`CopyError`].
-pub fn copy_datadir(from: &Path, to: &Path, tables: Tables) -> Result<(), CopyError> {
+/// When a process has it open, the disk is full or a file fails.
+pub fn copy_datadir(from: &Path, to: &Path, tables: Tables) -> Result<()> {
     check_unused(from)?;
     match fs::remove_dir_all(to) {
-        Err(reason) if reason.kind() != io::ErrorKind::NotFound => {
-            return Err(CopyError::Io {
-                path: to.to_owned(),
-                reason,
-            });
-        }
+        Err(reason) if reason.kind() != io::ErrorKind::NotFound => return Err(failed(to, reason)),
         _ => {}
     }
     copy_folder(from, to, tables).inspect_err(|_| {
@@ -137,16 +96,18 @@ pub fn copy_datadir(from: &Path, to: &Path, tables: Tables) -> Result<(), CopyEr
     })
 }
 
-fn copy_folder(from: &Path, to: &Path, tables: Tables) -> Result<(), CopyError> {
-    let failed = |path: &Path, reason: io::Error| match reason.kind() {
-        io::ErrorKind::StorageFull => CopyError::DiskFull {
-            path: path.to_owned(),
-        },
-        _ => CopyError::Io {
-            path: path.to_owned(),
-            reason,
-        },
-    };
+/// Why a file could not be copied.
+fn failed(path: &Path, reason: io::Error) -> Report {
+    let path = path.display();
+    match reason.kind() {
+        io::ErrorKind::StorageFull => eyre!(
+            "no space is left to write {path}; make room, or give --cache-dir a folder on a larger disk"
+        ),
+        _ => eyre!("failed to copy {path}: {reason}"),
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path, tables: Tables) -> Result<()> {
     fs::create_dir_all(to).map_err(|reason| failed(to, reason))?;
     for entry in fs::read_dir(from).map_err(|reason| failed(from, reason))? {
         let entry = entry.map_err(|reason| failed(from, reason))?;
@@ -167,21 +128,29 @@ fn copy_folder(from: &Path, to: &Path, tables: Tables) -> Result<(), CopyError> 
     Ok(())
 }
 
+/// Lengths of all files below a folder, in bytes.
+pub fn file_bytes(dir: &Path) -> u64 {
+    bytes(dir, &|_, data| data.len())
+}
+
 /// Bytes on disk of all files below a folder.
 pub fn held_bytes(dir: &Path) -> u64 {
-    bytes(dir, &|_| true)
+    bytes(dir, &|_, data| data.blocks() * BLOCK_BYTES)
 }
 
 /// Bytes on disk that a copy of a datadir takes, unless the file system shares more than tables.
 pub fn copied_bytes(datadir: &Path, tables: Tables) -> u64 {
-    bytes(datadir, &|path| tables == Tables::Copied || !is_table(path))
+    bytes(datadir, &|path, data| match tables {
+        Tables::Shared if is_table(path) => 0,
+        _ => data.blocks() * BLOCK_BYTES,
+    })
 }
 
-fn bytes(dir: &Path, counts: &dyn Fn(&Path) -> bool) -> u64 {
+fn bytes(dir: &Path, of_file: &dyn Fn(&Path, &Metadata) -> u64) -> u64 {
     let of_entry = |entry: fs::DirEntry| match entry.metadata() {
-        Ok(data) if data.is_dir() => bytes(&entry.path(), counts),
-        Ok(data) if counts(&entry.path()) => data.blocks() * BLOCK_BYTES,
-        _ => 0,
+        Ok(data) if data.is_dir() => bytes(&entry.path(), of_file),
+        Ok(data) => of_file(&entry.path(), &data),
+        Err(_) => 0,
     };
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(of_entry).sum()
@@ -229,7 +198,7 @@ fn next_extent(file: &File, position: u64, length: u64) -> io::Result<Option<(u6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::FileExt as _;
+    use std::{os::unix::fs::FileExt as _, path::PathBuf};
 
     #[test]
     fn keeps_content_and_holes_and_leaves_locks() {
@@ -260,6 +229,8 @@ mod tests {
         );
         assert_eq!(held_bytes(&to), copied_bytes(&to, Tables::Shared));
         assert!((8 << 10..10 << 20).contains(&held_bytes(&to)));
+        assert_eq!(file_bytes(&to), (1 << 30) + 2);
+        assert_eq!(file_bytes(&to.join("none")), 0);
         assert!(to.join("chain.json").exists());
         assert!(!to.join("db/mdbx.lck").exists() && !to.join("old").exists());
     }

@@ -4,12 +4,13 @@
 
 mod copy;
 
-pub use copy::{CopyError, Tables, check_unused, copied_bytes, copy_datadir, held_bytes};
+pub use copy::{Tables, check_unused, copied_bytes, copy_datadir, file_bytes, held_bytes};
 
 use crate::{
-    engine::{self, EngineError, ToolRun},
+    engine::{self, ToolRun},
     sweep::{EngineSpec, ResetMethod},
 };
+use eyre::{Result, eyre};
 use std::{
     path::{Path, PathBuf},
     process::Command,
@@ -36,36 +37,12 @@ pub struct Workspace {
     pub pid_file: PathBuf,
 }
 
-/// Why a reset failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ResetError {
-    /// The copy failed.
-    #[error(transparent)]
-    Copy(#[from] CopyError),
-    /// The engine's unwind failed.
-    #[error(transparent)]
-    Unwind(#[from] EngineError),
-    /// The engine has no unwind.
-    #[error(
-        "{engine} has no command that unwinds a datadir, and the one given ends at block {head}, not at \
-         block {target}; omit --target-block, or give a datadir that ends there"
-    )]
-    NoUnwind {
-        /// The engine.
-        engine: String,
-        /// Head of the pristine datadir.
-        head: u64,
-        /// Where it should end.
-        target: u64,
-    },
-}
-
 impl Workspace {
     /// Brings the datadir back to block `target`, which stays. No engine may be running on it.
     ///
     /// # Errors
     /// When the copy or the engine's unwind fails.
-    pub async fn reset(&self, target: u64, log: &Path) -> Result<(), ResetError> {
+    pub async fn reset(&self, target: u64, log: &Path) -> Result<()> {
         if self.method == ResetMethod::Copy {
             copy_datadir(&self.pristine, &self.datadir, self.tables)?;
             if self.pristine_head == target {
@@ -73,24 +50,27 @@ impl Workspace {
             }
         }
         let command = self.unwind_command(target)?;
-        Ok(engine::run_tool(ToolRun {
+        let unwind = ToolRun {
             command,
             log,
             pid_file: &self.pid_file,
-        })
-        .await?)
+        };
+        engine::run_tool(unwind).await
     }
 
     /// The command that brings the datadir back to block `target`.
     ///
     /// # Errors
     /// When the engine has none.
-    pub fn unwind_command(&self, target: u64) -> Result<Command, ResetError> {
-        let command = engine::unwind_command(&self.engine, &self.datadir, target);
-        command.ok_or_else(|| ResetError::NoUnwind {
-            engine: self.engine.name.clone(),
-            head: self.pristine_head,
-            target,
+    pub fn unwind_command(&self, target: u64) -> Result<Command> {
+        let (engine, head) = (&self.engine, self.pristine_head);
+        let command = engine::adapter_of(engine.kind).unwind(engine, &self.datadir, target);
+        command.ok_or_else(|| {
+            eyre!(
+                "{} has no command that unwinds a datadir, and the one given ends at block {head}, not at \
+                 block {target}; omit --target-block, or give a datadir that ends there",
+                engine.name
+            )
         })
     }
 }

@@ -5,7 +5,7 @@
 use crate::{
     engine::{self, ToolRun},
     record::{DatabaseFacts, StateFacts},
-    reset::Workspace,
+    reset::{self, Workspace},
 };
 use serde::Deserialize;
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
@@ -19,13 +19,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Looks at the datadir of an engine that is stopped. What the engine prints is kept in `dir`.
 pub(super) async fn state_of(workspace: &Workspace, dir: &Path) -> StateFacts {
     StateFacts {
-        datadir_bytes: bytes_under(&workspace.datadir),
+        datadir_bytes: reset::file_bytes(&workspace.datadir),
         database: database(workspace, dir).await,
     }
 }
 
 async fn database(workspace: &Workspace, dir: &Path) -> Option<DatabaseFacts> {
-    let command = engine::stats_command(&workspace.engine, &workspace.datadir)?;
+    let spec = &workspace.engine;
+    let command = engine::adapter_of(spec.kind).stats(spec, &workspace.datadir)?;
     let log = dir.join(STATE_FILE);
     let counted = engine::run_tool(ToolRun {
         command,
@@ -71,21 +72,6 @@ fn parse(printed: &str) -> Option<DatabaseFacts> {
     })
 }
 
-/// Bytes of all files below a folder, by their lengths.
-fn bytes_under(dir: &Path) -> u64 {
-    let (mut bytes, mut folders) = (0, vec![dir.to_owned()]);
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            match entry.metadata() {
-                Ok(data) if data.is_dir() => folders.push(entry.path()),
-                Ok(data) => bytes += data.len(),
-                Err(_) => {}
-            }
-        }
-    }
-    bytes
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,15 +92,5 @@ mod tests {
         );
         assert_eq!(parse(&line.replace("\"version\":1", "\"version\":2")), None);
         assert_eq!(parse("error: unexpected argument '--json'\n"), None);
-    }
-
-    #[test]
-    fn a_datadir_is_as_large_as_its_files() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join("db/deep")).unwrap();
-        fs::write(dir.path().join("db/deep/a"), "12345").unwrap();
-        fs::write(dir.path().join("b"), "123").unwrap();
-        assert_eq!(bytes_under(dir.path()), 8);
-        assert_eq!(bytes_under(&dir.path().join("none")), 0);
     }
 }

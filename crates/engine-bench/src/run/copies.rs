@@ -11,6 +11,7 @@ use crate::{
     reset::{self, Workspace},
     sweep::BaseSource,
 };
+use eyre::{Result, bail};
 use std::{
     collections::BTreeMap,
     fs,
@@ -83,7 +84,8 @@ pub fn check_room(plan: &Plan, prepared: &Prepared) -> Result<Option<String>, St
         })
     };
     check_disk(plan, prepared.lock.dir(), &pristine).in_step(Step::State)?;
-    Ok(short_memory(plan, prepared, largest_group(plan)))
+    let largest = groups(plan).map(|cells| cells.len()).max();
+    Ok(short_memory(plan, prepared, largest.unwrap_or(0)))
 }
 
 /// Whether the disk that holds the folder `work` has room for the working copies of a sweep, as far as the
@@ -95,7 +97,7 @@ pub(super) fn check_disk(
     plan: &Plan,
     work: &Path,
     pristine: &dyn Fn(&str) -> Option<Pristine>,
-) -> Result<(), String> {
+) -> Result<()> {
     let disk = disk::nearest(work);
     let interleave = plan.settings.interleave;
     let growth = if interleave { GROWTH_BYTES } else { 0 };
@@ -120,14 +122,14 @@ pub(super) fn check_disk(
     let free = disk::free_bytes(disk).filter(|free| free + there < needed && !in_place);
     let Some(free) = free else { return Ok(()) };
     let mib = |bytes: u64| bytes as f64 / MIB;
-    Err(format!(
+    bail!(
         "the working copies of the datadir take {:.0} MiB more, and the disk of {} has {:.0} MiB free; give \
          --cache-dir a folder on a larger disk, or fewer values to --interleave, which takes a copy for each \
          cell of a gas level",
         mib(needed - there),
         work.display(),
         mib(free),
-    ))
+    )
 }
 
 /// Where the working copy at `place` of an engine is, counted from 0.
@@ -174,10 +176,6 @@ fn most_copies(plan: &Plan) -> BTreeMap<&str, usize> {
         }
     }
     most
-}
-
-fn largest_group(plan: &Plan) -> usize {
-    groups(plan).map(|cells| cells.len()).max().unwrap_or(0)
 }
 
 /// The cells of each load, A/A controls too.

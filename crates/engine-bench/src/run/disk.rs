@@ -20,7 +20,9 @@ pub(super) fn remark(mut error: StepError, datadir: &Path, out: &Path) -> StepEr
     ];
     for (dir, advice) in places {
         if let Some(free) = scarce_bytes(dir) {
-            error.cause += &remark_text(dir, free, advice);
+            let (dir, free_kib) = (dir.display(), free >> 10);
+            error.cause +=
+                &format!("; the disk of {dir} has {free_kib} KiB free: make room, or {advice}");
         }
     }
     error
@@ -29,14 +31,6 @@ pub(super) fn remark(mut error: StepError, datadir: &Path, out: &Path) -> StepEr
 /// Space left on the disk that holds `dir`, in bytes, when that is next to nothing.
 pub(super) fn scarce_bytes(dir: &Path) -> Option<u64> {
     free_bytes(dir).filter(|free| *free < SCARCE_BYTES)
-}
-
-fn remark_text(dir: &Path, free_bytes: u64, advice: &str) -> String {
-    format!(
-        "; the disk of {} has {} KiB free: make room, or {advice}",
-        dir.display(),
-        free_bytes >> 10
-    )
 }
 
 /// The folder, or the nearest one above it that exists: its disk is the one that the folder will be on.

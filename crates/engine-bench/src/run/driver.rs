@@ -3,9 +3,9 @@
 //! Invariant: a visit that is not in the journal as finished counts for nothing.
 
 use super::{
-    InStep as _, Prepared, Progress, Step, StepError, disk,
+    Prepared, Progress, Step, StepError, disk,
     group::{self, Made, Member},
-    patience::{self, Patience},
+    patience::Patience,
     repeat::{self, Repeats},
     rounds::Rounds,
     visit::Visiting,
@@ -16,15 +16,19 @@ use crate::{
     live::Visited,
     plan::{Plan, Visit},
     record::{
-        Begun, Decision, Environment, Event, History, Interleaving, Journal, JournalError,
-        Manifest, PayloadSum, RecordError, Running, VisitFacts, VisitTimes,
+        Decision, Environment, Event, History, Interleaving, Journal, JournalError, Manifest,
+        PayloadSum, RecordError, Running, Start, VisitFacts,
     },
     sweep::{Order, WarmUp},
 };
+use eyre::{Result, WrapErr as _, bail, ensure};
 use std::{
     path::Path,
     time::{Duration, Instant},
 };
+
+/// What is said when samples cannot be read back.
+pub(super) const CANNOT_DECIDE: &str = "failed to decide about the next round";
 
 /// How a sweep ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,39 +37,6 @@ pub enum Ending {
     Complete,
     /// Stopped from outside.
     Interrupted,
-}
-
-/// Why a sweep cannot go on.
-#[derive(Debug, thiserror::Error)]
-pub enum DriveError {
-    /// Its journal cannot be written.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// It was started with other programs, payloads or settings.
-    #[error(
-        "cannot resume: the sweep was started with something different ({0}); restore that, or start a new sweep"
-    )]
-    OtherManifest(String),
-    /// The programs that it is to measure cannot be read.
-    #[error("failed to start the sweep: {0}")]
-    Begin(#[from] StepError),
-    /// There is no room for further results: every further visit would fail as this one did.
-    #[error(
-        "failed to measure {visit}: {cause}; the disk of {dir} has {free_kib} KiB free; make room and resume with engine-bench sweep --resume {dir}"
-    )]
-    DiskFull {
-        /// The visit, which counts as not made.
-        visit: String,
-        /// How it failed.
-        cause: String,
-        /// The results folder.
-        dir: String,
-        /// What is left on its disk.
-        free_kib: u64,
-    },
-    /// What it measured cannot be read back, so the next round cannot be decided.
-    #[error("failed to decide about the next round: {0}")]
-    Decide(#[from] RecordError),
 }
 
 /// What a drive needs beside the plan.
@@ -96,20 +67,21 @@ pub async fn drive(
     journal: &mut Journal,
     options: &Options<'_>,
     interrupted: impl Future<Output = ()>,
-) -> Result<Ending, DriveError> {
+) -> Result<Ending> {
     let manifest = Manifest {
         payloads: payload_sums(plan, prepared),
-        ..Manifest::before(plan, options.out).in_step(Step::State)?
+        ..Manifest::before(plan, options.out).wrap_err("failed to start the sweep: state")?
     };
     check_manifest(&manifest, options.history.manifest())?;
-    journal.write(Event::SweepStarted(Begun {
+    journal.write(Event::SweepStarted(Start {
         base: prepared.base,
         engine_versions: prepared.engine_versions.clone(),
         environment: Environment::read(),
         preflight: options.preflight.clone(),
         manifest,
     }))?;
-    options.progress.plan(plan.visits.len() as u64);
+    let visits = plan.visits.len() as u64;
+    options.progress.tell(|live| live.plan(visits));
     tokio::pin!(interrupted);
     let mut rounds = Rounds::new(plan, options);
     let mut driver = Driver::new(plan, prepared, options);
@@ -167,18 +139,20 @@ fn payload_sums(plan: &Plan, prepared: &Prepared) -> Vec<PayloadSum> {
 ///
 /// # Errors
 /// When its programs, its payloads or its plan are not what it was started with.
-pub fn check_manifest(now: &Manifest, begun_with: Option<&Manifest>) -> Result<(), DriveError> {
-    let differences = begun_with.map_or_else(Vec::new, |then| now.differences(then));
-    if differences.is_empty() {
-        return Ok(());
-    }
-    Err(DriveError::OtherManifest(differences.join("; ")))
+pub fn check_manifest(now: &Manifest, started_with: Option<&Manifest>) -> Result<()> {
+    let differences = started_with.map_or_else(Vec::new, |then| now.differences(then));
+    ensure!(
+        differences.is_empty(),
+        "cannot resume: the sweep was started with something different ({}); restore that, or start a new sweep",
+        differences.join("; ")
+    );
+    Ok(())
 }
 
 /// Tells what is known after a round.
-fn estimate(options: &Options<'_>, round: u64) -> Result<(), DriveError> {
+fn estimate(options: &Options<'_>, round: u64) -> Result<()> {
     if options.progress.is_shown() {
-        let running = (options.estimate)()?;
+        let running = (options.estimate)().wrap_err(CANNOT_DECIDE)?;
         options.progress.estimates(round, &running);
     }
     Ok(())
@@ -206,7 +180,7 @@ impl Place {
     }
 }
 
-/// Makes visits, those that were disturbed again.
+/// Makes visits, and repeats those that were disturbed.
 struct Driver<'a> {
     plan: &'a Plan,
     prepared: &'a Prepared,
@@ -245,7 +219,7 @@ impl<'a> Driver<'a> {
         journal: &mut Journal,
         rounds: &mut Rounds<'_>,
         place: Place,
-    ) -> Result<bool, DriveError> {
+    ) -> Result<bool> {
         self.undo(group, journal)?;
         let round = group.first().map_or(0, |visit| visit.round);
         let earlier = repeat::voids(self.options.history, group);
@@ -256,7 +230,7 @@ impl<'a> Driver<'a> {
             }
             let began = Instant::now();
             let left = rounds.left();
-            self.options.progress.round(round);
+            self.options.progress.tell(|live| live.round(round));
             let ended = self.once(group, attempt, left, journal).await?;
             rounds.took(began.elapsed());
             for (index, (visit, ended)) in group.iter().zip(&ended).enumerate() {
@@ -269,18 +243,19 @@ impl<'a> Driver<'a> {
                     .filter(|_| index + 1 == group.len());
                 let name = format!("visit {}/{} {}", place.made, place.of, visit.id());
                 self.options.progress.line(&described(&name, ended, left));
-                self.options.progress.visited(match ended {
+                let how = match ended {
                     Ended::Kept(..) => Visited::Kept,
                     Ended::Voided(_) => Visited::Void,
                     Ended::Failed(_) => Visited::Failed,
-                });
+                };
+                self.options.progress.tell(|live| live.visited(how));
             }
             if ended.iter().any(|ended| matches!(ended, Ended::Voided(_))) {
-                self.repeats.voided();
+                self.repeats.repeats += 1;
                 continue;
             }
             if ended.iter().any(|ended| matches!(ended, Ended::Kept(..))) {
-                self.repeats.kept();
+                self.repeats.visits += 1;
             }
             return Ok(true);
         }
@@ -313,12 +288,12 @@ impl<'a> Driver<'a> {
         attempt: u64,
         left: Option<Duration>,
         journal: &mut Journal,
-    ) -> Result<Vec<Ended>, DriveError> {
+    ) -> Result<Vec<Ended>> {
         let began = Instant::now();
-        let copies = self.copies(group);
+        let copies = self.plan.settings.interleave.then(|| self.copies(group));
         for (index, visit) in group.iter().enumerate() {
             let others = group.iter().filter(|other| other.cell != visit.cell);
-            let interleaving = self.plan.settings.interleave.then(|| Interleaving {
+            let interleaving = copies.as_ref().map(|copies| Interleaving {
                 with: others.map(|other| other.id()).collect(),
                 copy: copies[index] as u64 + 1,
             });
@@ -327,15 +302,7 @@ impl<'a> Driver<'a> {
                 interleaving,
             })?;
         }
-        let made = if self.plan.settings.interleave {
-            self.attempt_together(group, &copies, left).await
-        } else {
-            let mut made = Vec::new();
-            for visit in group {
-                made.push(self.attempt(visit, left).await);
-            }
-            made
-        };
+        let made = self.attempt(group, copies.as_deref(), left).await;
         let facts = made.iter().flat_map(|made| &made.facts);
         let found = facts.flat_map(|facts| &facts.contaminations);
         let again =
@@ -354,7 +321,7 @@ impl<'a> Driver<'a> {
         made: Made,
         void_at: Option<u64>,
         journal: &mut Journal,
-    ) -> Result<Ended, DriveError> {
+    ) -> Result<Ended> {
         let (id, times) = (visit.id(), made.times);
         let facts = match made.facts {
             Ok(facts) => facts,
@@ -420,58 +387,34 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Makes a visit within the time that it may take.
-    async fn attempt(&self, visit: &Visit, left: Option<Duration>) -> Made {
-        let (began, mut times) = (Instant::now(), VisitTimes::default());
-        let facts = match self.visiting(visit) {
-            Ok(visiting) => self.run(&visiting, visit, left, &mut times).await,
-            Err(error) => Err(error),
-        };
-        Made {
-            times,
-            took: began.elapsed(),
-            facts,
-        }
-    }
-
-    async fn run(
-        &self,
-        visiting: &Visiting<'_>,
-        visit: &Visit,
-        left: Option<Duration>,
-        times: &mut VisitTimes,
-    ) -> Result<VisitFacts, StepError> {
-        let Some(limit) = self.patience.limit(visiting.cell, left) else {
-            return visiting.run(visit, times).await;
-        };
-        let ended = tokio::time::timeout(limit, visiting.run(visit, times)).await;
-        ended.unwrap_or_else(|_| {
-            let cause = patience::too_long(limit);
-            Err(StepError::new(visiting.step.get(), &cause))
-        })
-    }
-
-    /// Makes the visits of a group in turn, each within the time of its own that it may take.
-    async fn attempt_together(
+    /// Makes a visit, or those of a group in turn, each within the time of its own that it may take.
+    async fn attempt(
         &self,
         group: &[&Visit],
-        copies: &[usize],
+        copies: Option<&[usize]>,
         left: Option<Duration>,
     ) -> Vec<Made> {
-        let cell = group.first().and_then(|visit| self.plan.cell(&visit.cell));
-        if let (Some(visit), Some(cell)) = (group.first(), cell) {
+        let first = group.first().filter(|_| copies.is_some());
+        let cell = first.and_then(|visit| self.plan.cell(&visit.cell));
+        if let (Some(visit), Some(cell)) = (first, cell) {
             let (round, load, cells) = (visit.round, cell.load(), group.len());
             let text = format!("round {round}, {load}: {cells} cells in turn");
             self.options.progress.line(&text);
         }
         let mut members = Vec::new();
-        for (visit, place) in group.iter().copied().zip(copies) {
+        for (index, visit) in group.iter().copied().enumerate() {
             match self.visiting(visit) {
-                Ok(visiting) => {
-                    let limit = self.patience.limit(visiting.cell, left);
-                    members.push(Member::new(visiting, visit, *place, limit));
+                Ok(visiting) => members.push(Member {
+                    limit: self.patience.limit(visiting.cell, left),
+                    visiting,
+                    visit,
+                    place: copies.map(|copies| copies[index]),
+                    made: Made::with(Ok(VisitFacts::default())),
+                }),
+                Err(error) => {
+                    let failed = group.iter().map(|_| Made::with(Err(error.clone())));
+                    return failed.collect();
                 }
-                Err(error) => return group.iter().map(|_| Made::failed(&error)).collect(),
             }
         }
         group::run(members).await
@@ -480,16 +423,15 @@ impl<'a> Driver<'a> {
 
 /// Whether a failure is the visit's own. One on a full disk is not recorded, so that a resumed sweep makes
 /// the visit again.
-fn disk_has_room(out: &Path, visit: &str, error: &StepError) -> Result<(), DriveError> {
-    match disk::scarce_bytes(out) {
-        None => Ok(()),
-        Some(free) => Err(DriveError::DiskFull {
-            visit: visit.to_owned(),
-            cause: error.to_string(),
-            dir: out.display().to_string(),
-            free_kib: free >> 10,
-        }),
-    }
+fn disk_has_room(out: &Path, visit: &str, error: &StepError) -> Result<()> {
+    let Some(free) = disk::scarce_bytes(out) else {
+        return Ok(());
+    };
+    let (dir, free_kib) = (out.display(), free >> 10);
+    bail!(
+        "failed to measure {visit}: {error}; the disk of {dir} has {free_kib} KiB free; make room and resume with \
+         engine-bench sweep --resume {dir}"
+    )
 }
 
 /// How a visit ended, and what is left, as a line.
@@ -513,11 +455,8 @@ fn payloads_to_send<'v>(plan: &Plan, visits: impl Iterator<Item = &'v Visit>) ->
     let settings = &plan.settings;
     let of_visit = |visit: &Visit| {
         let cell = plan.cell(&visit.cell)?;
-        let count = settings
-            .levels
-            .iter()
-            .find(|level| level.gas == cell.gas)?
-            .count?;
+        let mut levels = settings.levels.iter();
+        let count = levels.find(|level| level.gas == cell.gas)?.count?;
         Some(match settings.warmup {
             WarmUp::Full => 2 * count,
             WarmUp::None => count,

@@ -15,8 +15,9 @@ use crate::{
         is_engine_flag,
     },
 };
+use eyre::{Report, Result, bail, eyre};
 use nix::unistd::{AccessFlags, access};
-use std::{fmt::Display, path::Path, slice};
+use std::{path::Path, slice};
 use workload::{Profile, action::TRANSFER_GAS, genesis::GAS_LIMIT};
 
 /// The largest block gas limit of any chain: clients hold it in 63 bits.
@@ -35,20 +36,11 @@ const MOST_TRIED: usize = 1_000;
 /// Where the database of bench-reth is, in a datadir.
 const DATABASE: &str = "db/mdbx.dat";
 
-/// Why a sweep cannot be measured: what was asked, why it is impossible, what to do.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Infeasible(String);
-
-fn refuse<T>(reason: impl Display) -> Result<T, Infeasible> {
-    Err(Infeasible(reason.to_string()))
-}
-
 /// Whether a sweep could be measured, as far as that is known before anything is made.
 ///
 /// # Errors
-/// The first reason why not.
-pub fn check_feasible(plan: &Plan) -> Result<(), Infeasible> {
+/// The first reason why not: what was asked, why it is impossible, what to do.
+pub fn check_feasible(plan: &Plan) -> Result<()> {
     let settings = &plan.settings;
     for engine in &settings.engines {
         datadir(settings, engine)?;
@@ -68,25 +60,23 @@ pub fn check_feasible(plan: &Plan) -> Result<(), Infeasible> {
         let engine = settings.engines.iter().find(|engine| engine.name == name)?;
         state::known(settings, &cache, engine)
     };
-    copies::check_disk(plan, &cache.work(), &pristine).or_else(refuse)
+    copies::check_disk(plan, &cache.work(), &pristine)
 }
 
 /// Whether a folder can be written, or made in the nearest one above it; `flag` names it.
 ///
 /// # Errors
 /// When it cannot.
-pub fn writable(path: &Path, flag: &str) -> Result<(), Infeasible> {
+pub fn writable(path: &Path, flag: &str) -> Result<()> {
     let dir = disk::nearest(path);
-    access(&dir.join("."), AccessFlags::W_OK | AccessFlags::X_OK).or_else(|reason| {
+    access(&dir.join("."), AccessFlags::W_OK | AccessFlags::X_OK).map_err(|reason| {
         let dir = dir.display();
-        refuse(format!(
-            "failed to write below {dir}: {reason}; give another {flag}"
-        ))
+        eyre!("failed to write below {dir}: {reason}; give another {flag}")
     })
 }
 
 /// A datadir that was given is one of the engine, and nobody works in it.
-fn datadir(settings: &Settings, engine: &EngineSpec) -> Result<(), Infeasible> {
+fn datadir(settings: &Settings, engine: &EngineSpec) -> Result<()> {
     let BaseSource::Datadir { path, .. } = &settings.base else {
         return Ok(());
     };
@@ -98,31 +88,31 @@ fn datadir(settings: &Settings, engine: &EngineSpec) -> Result<(), Infeasible> {
             }
             EngineKind::Reth if inside.next().is_none() => Some("it is empty".to_owned()),
             EngineKind::Geth if state::source(settings, engine).is_none() => {
-                return refuse(state::no_state(engine));
+                bail!(state::no_state(engine));
             }
             _ => None,
         },
     };
     if let Some(missing) = missing {
         let (path, name) = (path.display(), &engine.name);
-        return refuse(format!(
+        bail!(
             "--datadir {path} is not a datadir of {name}: {missing}; give the folder that the engine was \
              run with, or one made by engine-bench init"
-        ));
+        );
     }
-    reset::check_unused(path).or_else(refuse)
+    reset::check_unused(path)
 }
 
 /// A generated state has the base block, and its disk has room for it.
-fn base(settings: &Settings) -> Result<(), Infeasible> {
+fn base(settings: &Settings) -> Result<()> {
     let BaseSource::Generated { profile } = &settings.base else {
         return Ok(());
     };
     if let Some(target) = settings.target_block.filter(|target| *target > 0) {
-        return refuse(format!(
+        bail!(
             "--target-block {target} is above block 0, the only block of a generated state; omit it, or give a \
              --datadir that has the block"
-        ));
+        );
     }
     if Cache::new(&settings.cache_dir).has_state(profile, settings.seed) {
         return Ok(());
@@ -140,24 +130,22 @@ fn base(settings: &Settings) -> Result<(), Infeasible> {
 }
 
 /// Blocks of a level can exist, and the disk has room for those that are to be generated.
-fn gas(settings: &Settings, level: Level) -> Result<(), Infeasible> {
+fn gas(settings: &Settings, level: Level) -> Result<()> {
     let gas = level.gas;
     let (limit, of) = match settings.base {
         BaseSource::Generated { .. } => (Gas(GAS_LIMIT), "the generated state"),
         BaseSource::Datadir { .. } => (Gas(LARGEST_GAS_LIMIT), "any chain"),
     };
     if gas > limit {
-        return refuse(format!(
-            "--gas {gas} is above {limit}, the block gas limit of {of}; give at most {limit}"
-        ));
+        bail!("--gas {gas} is above {limit}, the block gas limit of {of}; give at most {limit}");
     }
     if matches!(settings.payloads, PayloadSource::Folder { .. }) {
         return Ok(());
     }
     if gas.0 < TRANSFER_GAS {
-        return refuse(format!(
+        bail!(
             "--gas {gas} has no room for a transaction, which takes {TRANSFER_GAS} gas at least; give more"
-        ));
+        );
     }
     let count = count(level);
     let what = format!("--count {count} at --gas {gas} writes payloads of");
@@ -166,26 +154,26 @@ fn gas(settings: &Settings, level: Level) -> Result<(), Infeasible> {
 }
 
 /// Whether the disk of the cache has so many bytes free.
-fn fits(settings: &Settings, needed: u64, what: &str, advice: &str) -> Result<(), Infeasible> {
+fn fits(settings: &Settings, needed: u64, what: &str, advice: &str) -> Result<()> {
     let dir = disk::nearest(&settings.cache_dir);
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-    match disk::free_bytes(dir).filter(|free| *free < needed) {
-        None => Ok(()),
-        Some(free) => refuse(format!(
-            "{what} at least {:.1} GiB, and the disk of {} has {:.1} GiB free; {advice}",
-            gib(needed),
-            dir.display(),
-            gib(free),
-        )),
-    }
+    let Some(free) = disk::free_bytes(dir).filter(|free| *free < needed) else {
+        return Ok(());
+    };
+    bail!(
+        "{what} at least {:.1} GiB, and the disk of {} has {:.1} GiB free; {advice}",
+        gib(needed),
+        dir.display(),
+        gib(free),
+    )
 }
 
 /// Lists that were given are whole and build on the base block; lists can be generated otherwise.
-fn payloads(settings: &Settings) -> Result<(), Infeasible> {
+fn payloads(settings: &Settings) -> Result<()> {
     let PayloadSource::Folder { path } = &settings.payloads else {
         return match &settings.base {
             BaseSource::Datadir { path, .. } if Origin::of(path).is_none() => {
-                refuse(probe::no_origin(path))
+                bail!(probe::no_origin(path))
             }
             _ => Ok(()),
         };
@@ -198,22 +186,22 @@ fn payloads(settings: &Settings) -> Result<(), Infeasible> {
     };
     for level in &settings.levels {
         let dir = payload::level_folder(path, *level, settings.levels.len());
-        let block = payload::open(&dir, *level).or_else(refuse)?.base().0;
+        let block = payload::open(&dir, *level).map_err(Report::msg)?.base().0;
         let dir = dir.display();
         let (expected, source) =
             base.get_or_insert_with(|| (block, format!("the payloads in {dir} build on")));
         if *expected != block {
-            return refuse(format!(
+            bail!(
                 "the payloads in {dir} build on block {block}, and {source} block {expected}; give lists that \
                  build on the block that the sweep starts from"
-            ));
+            );
         }
     }
     Ok(())
 }
 
 /// No knob keeps the blocks off the disk that are to be waited for.
-fn persistence(settings: &Settings) -> Result<(), Infeasible> {
+fn persistence(settings: &Settings) -> Result<()> {
     let set = settings.set.iter().map(|set| (&set.flag, &set.value));
     let axes = settings.axes.iter();
     let swept = axes.flat_map(|axis| axis.values.iter().map(|value| (&axis.flag, value)));
@@ -225,15 +213,15 @@ fn persistence(settings: &Settings) -> Result<(), Infeasible> {
             }
             _ => continue,
         };
-        return refuse(format!(
+        bail!(
             "--wait-for-persistence never ends with --{flag}={value}, since {effect} then; omit one of them"
-        ));
+        );
     }
     Ok(())
 }
 
 /// The engine's own parser takes every flag and every value of the sweep.
-fn flags(settings: &Settings, engine: &EngineSpec) -> Result<(), Infeasible> {
+fn flags(settings: &Settings, engine: &EngineSpec) -> Result<()> {
     let set = settings.set.iter();
     let set = set.map(|set| (&set.flag, slice::from_ref(&set.value)));
     let axes = settings.axes.iter();
@@ -259,9 +247,7 @@ fn flags(settings: &Settings, engine: &EngineSpec) -> Result<(), Infeasible> {
         for flag in together {
             if let Some(reason) = engine::refusal(engine, slice::from_ref(&flag)) {
                 let (name, program) = (&engine.name, engine.program.display());
-                return refuse(format!(
-                    "{name} refuses {flag}: {reason}; {program} node --help lists its flags"
-                ));
+                bail!("{name} refuses {flag}: {reason}; {program} node --help lists its flags");
             }
         }
     }
@@ -342,13 +328,15 @@ mod tests {
             copies::check_disk(&plan, Path::new(work), &|_| Some(pristine.clone()))
         };
         // The file systems of /proc are never larger than nothing.
-        let alone = refused("", "/proc/self").unwrap_err();
+        let alone = refused("", "/proc/self").unwrap_err().to_string();
         assert!(
             alone.contains("take 1 MiB more") && alone.contains("0 MiB free"),
             "{alone}"
         );
-        let beside = refused("--interleave", "/proc/self").unwrap_err();
+        let beside = refused("--interleave", "/proc/self")
+            .unwrap_err()
+            .to_string();
         assert!(beside.contains("take 771 MiB more"), "{beside}");
-        assert_eq!(refused("", dir.path().to_str().unwrap()), Ok(()));
+        refused("", dir.path().to_str().unwrap()).unwrap();
     }
 }

@@ -1,5 +1,5 @@
-//! Visits of several cells side by side: payload by payload in turn, each in an engine of its own that is
-//! frozen while others have their turns.
+//! Visits, alone or of several cells side by side: payload by payload in turn, each in an engine of its own that
+//! is frozen while others have their turns.
 //!
 //! Drift of the machine lasts longer than a payload, so it meets all cells alike. An engine that is frozen
 //! does in its own next turns what it has to do in the background, as if its payloads followed each other.
@@ -11,13 +11,13 @@ use super::{
     Step, StepError, disk,
     pass::{self, Clock},
     patience,
-    visit::{Begun, Found, Pass, Visiting, facts_of},
+    visit::{Pass, Standing, Visiting, add_pass},
 };
 use crate::{
     guard::{Calibration, Readings, Watch},
     payload::Payloads,
     plan::{Load, Visit, turns},
-    record::{PassFacts, Sample, StateFacts, VisitFacts, VisitTimes},
+    record::{PassFacts, Sample, VisitFacts, VisitTimes},
     reset::Workspace,
 };
 use engine_api::PreparedPayload;
@@ -26,7 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What came of a visit of a group.
+/// What came of a visit.
 pub(super) struct Made {
     pub(super) times: VisitTimes,
     /// The time that was its own.
@@ -35,69 +35,26 @@ pub(super) struct Made {
 }
 
 impl Made {
-    /// A visit that could not begin.
-    pub(super) fn failed(error: &StepError) -> Self {
+    /// A visit in which nothing has happened but what is given.
+    pub(super) fn with(facts: Result<VisitFacts, StepError>) -> Self {
         Self {
             times: VisitTimes::default(),
             took: Duration::ZERO,
-            facts: Err(error.again()),
+            facts,
         }
     }
 }
 
 /// A cell's place in a group.
 pub(super) struct Member<'a> {
-    visiting: Visiting<'a>,
-    visit: &'a Visit,
-    /// Which of the engine's working copies it has.
-    place: usize,
+    pub(super) visiting: Visiting<'a>,
+    pub(super) visit: &'a Visit,
+    /// Which of the engine's working copies it has when it takes turns with others; `None` when it is alone.
+    pub(super) place: Option<usize>,
     /// The most time of its own that it may take.
-    limit: Option<Duration>,
-    took: Duration,
-    times: VisitTimes,
-    passes: Vec<PassFacts>,
-    failure: Option<StepError>,
-}
-
-impl<'a> Member<'a> {
-    pub(super) fn new(
-        visiting: Visiting<'a>,
-        visit: &'a Visit,
-        place: usize,
-        limit: Option<Duration>,
-    ) -> Self {
-        Self {
-            visiting,
-            visit,
-            place,
-            limit,
-            took: Duration::ZERO,
-            times: VisitTimes::default(),
-            passes: Vec::new(),
-            failure: None,
-        }
-    }
-
-    fn workspace(&self) -> Result<Workspace, StepError> {
-        let Visiting {
-            prepared,
-            progress,
-            cell,
-            ..
-        } = &self.visiting;
-        prepared.working_copy(&cell.engine, self.place, progress)
-    }
-
-    fn made(self) -> Made {
-        Made {
-            times: self.times,
-            took: self.took,
-            facts: match self.failure {
-                Some(error) => Err(error),
-                None => Ok(facts_of(self.passes)),
-            },
-        }
-    }
+    pub(super) limit: Option<Duration>,
+    /// What came of it until now.
+    pub(super) made: Made,
 }
 
 /// Makes the visits of a group, which are of one round and one load; what came of each, in their order.
@@ -107,13 +64,16 @@ pub(super) async fn run(mut members: Vec<Member<'_>>) -> Vec<Made> {
     };
     let payloads = match first.visiting.payloads() {
         Ok(payloads) => payloads,
-        Err(error) => return members.iter().map(|_| Made::failed(&error)).collect(),
+        Err(error) => {
+            let failed = members.iter().map(|_| Made::with(Err(error.clone())));
+            return failed.collect();
+        }
     };
     let passes = first.visiting.passes(first.visit, &payloads).len();
     for number in 0..passes {
         Round::new(&mut members, &payloads, number).run().await;
     }
-    members.into_iter().map(Member::made).collect()
+    members.into_iter().map(|member| member.made).collect()
 }
 
 /// A pass of one member.
@@ -121,8 +81,8 @@ struct MemberPass<'s, 'a> {
     member: &'s mut Member<'a>,
     pass: Pass<'s>,
     workspace: Workspace,
-    state: StateFacts,
-    begun: Option<Begun>,
+    found: PassFacts,
+    standing: Option<Standing>,
     /// What its own clock shows.
     clock_ns: u64,
 }
@@ -136,23 +96,34 @@ struct Round<'s, 'a> {
 impl<'s, 'a> Round<'s, 'a> {
     fn new(members: &'s mut [Member<'a>], payloads: &'s Payloads, number: usize) -> Self {
         let mut length = 0;
-        let passes = members.iter_mut().filter(|member| member.failure.is_none());
+        let passes = members
+            .iter_mut()
+            .filter(|member| member.made.facts.is_ok());
         let passes = passes.filter_map(|member| {
             let mut passes = member.visiting.passes(member.visit, payloads);
             let pass = passes.swap_remove(number);
             length = pass.payloads.len();
-            let workspace = member.workspace();
+            let Visiting {
+                prepared,
+                progress,
+                cell,
+                ..
+            } = &member.visiting;
+            let workspace = match member.place {
+                None => prepared.workspace(&cell.engine).cloned(),
+                Some(place) => prepared.working_copy(&cell.engine, place, progress),
+            };
             match workspace {
                 Ok(workspace) => Some(MemberPass {
                     member,
                     pass,
                     workspace,
-                    state: StateFacts::default(),
-                    begun: None,
+                    found: PassFacts::default(),
+                    standing: None,
                     clock_ns: 0,
                 }),
                 Err(error) => {
-                    member.failure = Some(error);
+                    member.made.facts = Err(error);
                     None
                 }
             }
@@ -182,18 +153,36 @@ impl<'s, 'a> Round<'s, 'a> {
     /// Times the fixed work once for all, while no engine runs.
     fn calibrate(&mut self) -> Option<Calibration> {
         let members = self.passes.len() as f64;
-        let first = self.passes.first()?;
+        let mut passes = self.passes.iter();
+        let first = passes.find(|pass| pass.member.made.facts.is_ok())?;
         let mut times = VisitTimes::default();
         let calibration = first.member.visiting.calibrate(&first.pass, &mut times);
         for member_pass in &mut self.passes {
-            member_pass.member.times.guard_s += times.guard_s / members;
+            member_pass.member.made.times.guard_s += times.guard_s / members;
         }
         calibration
     }
 
-    /// Replays in turn; what the machine did meanwhile, for each member.
+    /// Replays in turn; what the machine did meanwhile, for each engine that ran when it began.
     async fn replay(&mut self) -> Vec<Option<Readings>> {
-        let watch = self.watch();
+        let watched = |pass: &MemberPass<'_, '_>| {
+            let standing = pass.standing.as_ref()?;
+            let counts = pass.member.visiting.watched(&pass.pass);
+            counts.then(|| standing.engine.pid())
+        };
+        let watched: Vec<Option<u32>> = self.passes.iter().map(watched).collect();
+        let pids: Vec<u32> = watched.iter().copied().flatten().collect();
+        let watch = (!pids.is_empty()).then(|| Watch::begin(&pids));
+        match &mut self.passes[..] {
+            [alone] if alone.member.place.is_none() => alone.replay().await,
+            _ => self.take_turns().await,
+        }
+        let mut readings = watch.map_or_else(Vec::new, Watch::end).into_iter();
+        let of_engine = |pid: &Option<u32>| pid.and_then(|_| readings.next());
+        watched.iter().map(of_engine).collect()
+    }
+
+    async fn take_turns(&mut self) {
         let began = Instant::now();
         let orders = self.orders();
         for (index, (payload, order)) in self.payloads.iter().zip(orders).enumerate() {
@@ -201,32 +190,6 @@ impl<'s, 'a> Round<'s, 'a> {
                 self.passes[place].turn(index, payload, began).await;
             }
         }
-        let Some((watched, watch)) = watch else {
-            return self.passes.iter().map(|_| None).collect();
-        };
-        let mut readings = watch.end().into_iter();
-        let watched = watched.into_iter();
-        watched
-            .map(|watched| watched.then(|| readings.next()).flatten())
-            .collect()
-    }
-
-    /// Begins to watch the engines that run, and tells which those are.
-    fn watch(&self) -> Option<(Vec<bool>, Watch)> {
-        let first = self.passes.first()?;
-        let begun = || {
-            self.passes
-                .iter()
-                .map(|member_pass| member_pass.begun.as_ref())
-        };
-        let pids: Vec<u32> = begun().flatten().map(|begun| begun.engine.pid()).collect();
-        let watched = first.member.visiting.watched(&first.pass) && !pids.is_empty();
-        watched.then(|| {
-            (
-                begun().map(|begun| begun.is_some()).collect(),
-                Watch::begin(&pids),
-            )
-        })
     }
 
     /// Who has a turn when: made before the first one.
@@ -243,54 +206,90 @@ impl<'s, 'a> Round<'s, 'a> {
 
 impl MemberPass<'_, '_> {
     async fn reset(&mut self) {
-        let member = &mut *self.member;
-        let times = &mut member.times;
-        let reset = member
-            .visiting
-            .bring_back(&self.pass, &self.workspace, times);
-        let made = in_time(member.limit, &mut member.took, &member.visiting.step, reset).await;
-        match made {
-            Ok(state) => self.state = state,
+        let Member {
+            visiting,
+            limit,
+            made,
+            ..
+        } = &mut *self.member;
+        let reset = visiting.bring_back(&self.pass, &self.workspace, &mut made.times);
+        match in_time(*limit, &mut made.took, &visiting.step, reset).await {
+            Ok(state) => self.found.state = state,
             Err(error) => self.fail(error),
         }
     }
 
-    /// Starts the engine and freezes it until its first turn.
+    /// Starts the engine and, if it takes turns, freezes it until its first one.
     async fn begin(&mut self) {
-        if self.member.failure.is_some() {
+        let Member {
+            visiting,
+            place,
+            limit,
+            made,
+            ..
+        } = &mut *self.member;
+        if made.facts.is_err() {
             return;
         }
-        let member = &mut *self.member;
-        let times = &mut member.times;
-        let begin = member.visiting.begin(&self.pass, &self.workspace, times);
-        let made = in_time(member.limit, &mut member.took, &member.visiting.step, begin).await;
-        match made {
-            Ok(mut begun) => {
-                begun.engine.freeze();
-                begun.samples.reserve(self.pass.payloads.len());
-                self.begun = Some(begun);
+        let begin = visiting.begin(&self.pass, &self.workspace, &mut made.times);
+        match in_time(*limit, &mut made.took, &visiting.step, begin).await {
+            Ok(mut standing) => {
+                if place.is_some() {
+                    standing.engine.freeze();
+                }
+                standing.samples.reserve(self.pass.payloads.len());
+                self.standing = Some(standing);
             }
             Err(error) => self.fail(error),
         }
     }
 
-    /// Sends a payload, the `index`-th from 0. The first turn of all began at `began`.
-    async fn turn(&mut self, index: usize, payload: &PreparedPayload, began: Instant) {
-        let Some(begun) = &mut self.begun else {
+    /// Replays all payloads, one after another.
+    async fn replay(&mut self) {
+        let Some(standing) = &mut self.standing else {
             return;
         };
-        begun.engine.thaw();
+        let Member {
+            visiting,
+            limit,
+            made,
+            ..
+        } = &mut *self.member;
+        let shown = visiting.shown(self.pass.names().0, &standing.engine);
+        let (auth, waits) = (&mut standing.node.auth, &mut standing.waits);
+        let on_payload = || visiting.progress.advance();
+        let samples = &mut standing.samples;
+        let replay = pass::replay(auth, self.pass.payloads, waits, samples, on_payload);
+        let replayed = within(*limit, &mut made.took, replay).await;
+        drop(shown);
+        match replayed {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.leave(error.to_string()).await,
+            Err(late) => {
+                let error = StepError::new(visiting.step.get(), &late);
+                self.standing = None;
+                self.fail(error);
+            }
+        }
+    }
+
+    /// Sends a payload, the `index`-th from 0. The first turn of all began at `began`.
+    async fn turn(&mut self, index: usize, payload: &PreparedPayload, began: Instant) {
+        let Some(standing) = &mut self.standing else {
+            return;
+        };
+        standing.engine.thaw();
         let turn_start_ns = u64::try_from(began.elapsed().as_nanos()).ok();
         let clock = Clock::from(self.clock_ns);
-        let client = &mut begun.node.auth;
-        let sent = pass::send(client, (index, payload), &mut begun.waits, clock);
-        let Member { took, limit, .. } = &mut *self.member;
-        let sent = within(*limit, took, sent).await;
-        begun.engine.freeze();
+        let client = &mut standing.node.auth;
+        let sent = pass::send(client, (index, payload), &mut standing.waits, clock);
+        let Member { made, limit, .. } = &mut *self.member;
+        let sent = within(*limit, &mut made.took, sent).await;
+        standing.engine.freeze();
         let error = match sent {
             Ok(Ok(sample)) => {
                 self.clock_ns = sample.end_ns;
-                begun.samples.push(Sample {
+                standing.samples.push(Sample {
                     turn_start_ns,
                     ..sample
                 });
@@ -305,45 +304,43 @@ impl MemberPass<'_, '_> {
 
     /// Stops the engine of a member whose turn failed.
     async fn leave(&mut self, error: String) {
-        if let Some(begun) = self.begun.take() {
-            begun.engine.thaw();
-            let Member {
-                visiting, times, ..
-            } = &mut *self.member;
-            let error = visiting.give_up(&self.pass, begun, error, times).await;
+        if let Some(standing) = self.standing.take() {
+            standing.engine.thaw();
+            let Member { visiting, made, .. } = &mut *self.member;
+            let given_up = visiting.give_up(&self.pass, standing, error, &mut made.times);
+            let error = given_up.await;
             self.fail(error);
         }
     }
 
     async fn finish(mut self, calibration: Option<Calibration>, machine: Option<Readings>) {
-        let Some(begun) = self.begun.take() else {
+        let Some(standing) = self.standing.take() else {
             return;
         };
-        begun.engine.thaw();
-        let found = Found {
-            state: std::mem::take(&mut self.state),
+        standing.engine.thaw();
+        let found = PassFacts {
             calibration,
             machine,
+            ..std::mem::take(&mut self.found)
         };
-        let member = &mut *self.member;
-        let times = &mut member.times;
-        let finish = member.visiting.finish(&self.pass, begun, found, times);
-        let made = in_time(
-            member.limit,
-            &mut member.took,
-            &member.visiting.step,
-            finish,
-        )
-        .await;
-        match made {
-            Ok(facts) => self.member.passes.push(facts),
-            Err(error) => self.fail(error),
+        let Member {
+            visiting,
+            limit,
+            made,
+            ..
+        } = &mut *self.member;
+        let finish = visiting.finish(&self.pass, standing, found, &mut made.times);
+        let finished = in_time(*limit, &mut made.took, &visiting.step, finish).await;
+        match (finished, &mut made.facts) {
+            (Ok(pass), Ok(facts)) => add_pass(facts, pass),
+            (Ok(_), Err(_)) => {}
+            (Err(error), _) => self.fail(error),
         }
     }
 
     fn fail(&mut self, error: StepError) {
         let (datadir, out) = (&self.workspace.datadir, self.member.visiting.out);
-        self.member.failure = Some(disk::remark(error, datadir, out));
+        self.member.made.facts = Err(disk::remark(error, datadir, out));
     }
 }
 

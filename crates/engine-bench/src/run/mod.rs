@@ -24,9 +24,9 @@ mod traced;
 mod visit;
 
 pub use copies::check_room;
-pub use driver::{DriveError, Ending, Options, check_manifest, drive};
-pub use feasible::{Infeasible, check_feasible, writable};
-pub use pass::{PassError, Waits, replay};
+pub use driver::{Ending, Options, check_manifest, drive};
+pub use feasible::{check_feasible, writable};
+pub use pass::{Waits, replay};
 pub use prepare::{Prepared, prepare};
 pub use profiled::profile;
 pub use progress::{Progress, print_event};
@@ -35,9 +35,10 @@ pub use state::{StateKey, make_state};
 pub use traced::{TraceOptions, trace};
 
 use crate::record::Failure;
+use serde::Serialize;
 
 /// A step that failed, and why.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[error("{step}: {cause}")]
 pub struct StepError {
     /// The step, as failures name it.
@@ -68,19 +69,11 @@ impl StepError {
             log: self.log.clone(),
         }
     }
-
-    /// The same failure, of another visit.
-    pub(crate) fn again(&self) -> Self {
-        Self {
-            step: self.step,
-            cause: self.cause.clone(),
-            log: self.log.clone(),
-        }
-    }
 }
 
 /// The steps of a sweep that can fail, as journals and reports name them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Step {
     /// Making or copying the base state.
     State,
@@ -114,22 +107,7 @@ pub enum Step {
 
 impl std::fmt::Display for Step {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::State => "state",
-            Self::Payloads => "payloads",
-            Self::Leftover => "leftover",
-            Self::Reset => "reset",
-            Self::Start => "start",
-            Self::Ready => "ready",
-            Self::Attest => "attest",
-            Self::Forkchoice => "forkchoice",
-            Self::WarmUp => "warmup",
-            Self::Measure => "measure",
-            Self::Trace => "trace",
-            Self::Profile => "profile",
-            Self::Stop => "stop",
-            Self::Write => "write",
-        })
+        self.serialize(f)
     }
 }
 

@@ -11,43 +11,13 @@ use crate::{
 use engine_api::{
     EngineClient, ForkchoiceUpdated, PayloadStatus, PersistedBlocks, PreparedPayload, client,
 };
+use eyre::{Result, bail, ensure, eyre};
+use hyper::body::Bytes;
+use serde::de::DeserializeOwned;
 use std::time::{Duration, Instant};
 
 /// How long blocks may take to be persisted.
 const PERSISTENCE_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// Why a pass ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum PassError {
-    /// A request got no usable answer.
-    #[error("{method} of block {block}: {error}")]
-    Client {
-        /// The method.
-        method: String,
-        /// The block number.
-        block: u64,
-        /// What happened.
-        error: ClientError,
-    },
-    /// The engine did not find the block or the fork choice valid.
-    #[error("{method} of block {block} was answered {status}")]
-    Status {
-        /// The method.
-        method: String,
-        /// The block number.
-        block: u64,
-        /// The status with the engine's reason.
-        status: String,
-    },
-    /// Blocks did not reach the disk.
-    #[error(
-        "block {block} was not persisted within {PERSISTENCE_TIMEOUT:?}; --wait-for-persistence needs an engine that persists at its persistence threshold, with --engine.memory-block-buffer-target 0"
-    )]
-    NotPersisted {
-        /// The block waited for.
-        block: u64,
-    },
-}
 
 /// Deliberate waiting between payloads.
 #[derive(Debug, Default)]
@@ -60,7 +30,7 @@ pub struct Waits {
 
 impl Waits {
     /// Waits as long as is due after the payload `index` (from 0) with block `number`.
-    pub(super) async fn after(&mut self, index: usize, number: u64) -> Result<(), PassError> {
+    pub(super) async fn after(&mut self, index: usize, number: u64) -> Result<()> {
         if !self.time.is_zero() {
             tokio::time::sleep(self.time).await;
         }
@@ -72,12 +42,11 @@ impl Waits {
         }
         match tokio::time::timeout(PERSISTENCE_TIMEOUT, blocks.wait_for(number)).await {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(PassError::Client {
-                method: "persistence".into(),
-                block: number,
-                error,
-            }),
-            Err(_) => Err(PassError::NotPersisted { block: number }),
+            Ok(Err(error)) => bail!("persistence of block {number}: {error}"),
+            Err(_) => bail!(
+                "block {number} was not persisted within {PERSISTENCE_TIMEOUT:?}; --wait-for-persistence needs an \
+                 engine that persists at its persistence threshold, with --engine.memory-block-buffer-target 0"
+            ),
         }
     }
 }
@@ -107,14 +76,14 @@ impl Clock {
 /// also when the pass ends early; `on_payload` is called between payloads.
 ///
 /// # Errors
-/// See [`PassError`].
+/// The first request without a usable answer, or whose answer is not VALID; a block that does not reach the disk.
 pub async fn replay(
     client: &mut EngineClient,
     payloads: &[PreparedPayload],
     waits: &mut Waits,
     samples: &mut Vec<Sample>,
     mut on_payload: impl FnMut(),
-) -> Result<(), PassError> {
+) -> Result<()> {
     samples.reserve(payloads.len());
     let clock = Clock::from(0);
     for (index, payload) in payloads.iter().enumerate() {
@@ -131,7 +100,7 @@ pub(super) async fn send(
     (index, payload): (usize, &PreparedPayload),
     waits: &mut Waits,
     clock: Clock,
-) -> Result<Sample, PassError> {
+) -> Result<Sample> {
     let start_ns = clock.now_ns();
     let new_payload_ns = new_payload(client, payload).await?;
     let forkchoice_updated_ns = forkchoice(client, payload).await?;
@@ -157,62 +126,37 @@ pub(super) async fn send(
 pub(super) async fn new_payload(
     client: &mut EngineClient,
     payload: &PreparedPayload,
-) -> Result<u64, PassError> {
-    let at = At {
-        method: &payload.new_payload_method,
-        block: payload.number,
-    };
-    let answer = client
-        .send_prepared(&payload.new_payload)
-        .await
-        .map_err(|e| at.failed(e))?;
-    let status: PayloadStatus = client::parse(&answer.body).map_err(|e| at.failed(e))?;
-    at.check(&status)?;
-    Ok(answer.elapsed_ns)
+) -> Result<u64> {
+    let (method, request) = (&payload.new_payload_method, &payload.new_payload);
+    let status = |answer: PayloadStatus| answer;
+    ask(client, (method, payload.number), request, status).await
 }
 
 pub(super) async fn forkchoice(
     client: &mut EngineClient,
     payload: &PreparedPayload,
-) -> Result<u64, PassError> {
-    let at = At {
-        method: &payload.forkchoice_method,
-        block: payload.number,
-    };
-    let answer = client
-        .send_prepared(&payload.forkchoice)
-        .await
-        .map_err(|e| at.failed(e))?;
-    let updated: ForkchoiceUpdated = client::parse(&answer.body).map_err(|e| at.failed(e))?;
-    at.check(&updated.payload_status)?;
+) -> Result<u64> {
+    let (method, request) = (&payload.forkchoice_method, &payload.forkchoice);
+    let status = |answer: ForkchoiceUpdated| answer.payload_status;
+    ask(client, (method, payload.number), request, status).await
+}
+
+/// Sends a request about a block; how long its answer took, in nanoseconds, if that has the status VALID.
+async fn ask<A: DeserializeOwned>(
+    client: &mut EngineClient,
+    (method, block): (&str, u64),
+    request: &Bytes,
+    status: impl FnOnce(A) -> PayloadStatus,
+) -> Result<u64> {
+    let failed = |error: ClientError| eyre!("{method} of block {block}: {error}");
+    let answer = client.send_prepared(request).await.map_err(failed)?;
+    let status = status(client::parse(&answer.body).map_err(failed)?);
+    ensure!(
+        status.is_valid(),
+        "{method} of block {block} was answered {}",
+        status_text(&status)
+    );
     Ok(answer.elapsed_ns)
-}
-
-/// Which request an error is about.
-struct At<'a> {
-    method: &'a str,
-    block: u64,
-}
-
-impl At<'_> {
-    fn failed(&self, error: ClientError) -> PassError {
-        PassError::Client {
-            method: self.method.to_owned(),
-            block: self.block,
-            error,
-        }
-    }
-
-    fn check(&self, status: &PayloadStatus) -> Result<(), PassError> {
-        if status.is_valid() {
-            return Ok(());
-        }
-        Err(PassError::Status {
-            method: self.method.to_owned(),
-            block: self.block,
-            status: status_text(status),
-        })
-    }
 }
 
 #[cfg(test)]

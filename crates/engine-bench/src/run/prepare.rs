@@ -3,12 +3,7 @@
 //! Invariant: after preparation the base block is known by number, hash and state root, as an
 //! engine that was started on the working copy told it.
 
-use super::{
-    InStep as _, Progress, Step, StepError,
-    copies::copy_dir,
-    probe::Probe,
-    state::{Pristine, States},
-};
+use super::{InStep as _, Progress, Step, StepError, copies::copy_dir, state::Pristine};
 use crate::{
     cache::{Cache, WorkLock},
     client::BlockIdentity,
@@ -56,12 +51,10 @@ impl Prepared {
     /// # Errors
     /// When the plan names an engine that was not prepared.
     pub(crate) fn workspace(&self, engine: &str) -> Result<&Workspace, StepError> {
-        self.workspaces
-            .iter()
-            .find(|workspace| workspace.engine.name == engine)
-            .ok_or_else(|| {
-                StepError::new(Step::State, &format!("no datadir for the engine {engine}"))
-            })
+        let mut all = self.workspaces.iter();
+        let found = all.find(|workspace| workspace.engine.name == engine);
+        let cause = format!("no datadir for the engine {engine}");
+        found.ok_or_else(|| StepError::new(Step::State, &cause))
     }
 }
 
@@ -79,28 +72,17 @@ pub async fn prepare(
     engine::stop_leftovers(lock.dir()).in_step(Step::Leftover)?;
     let jwt_file = lock.dir().join("jwt.hex");
     let secret = fresh_secret(&jwt_file)?;
-    let logs = out.join(PREPARE_DIR);
-    let probe = Probe {
+    let preparing = Preparing {
         settings,
         cache: &cache,
-        logs: &logs,
-        secret: &secret,
-        jwt_file: &jwt_file,
+        work: lock.dir(),
+        logs: &out.join(PREPARE_DIR),
+        jwt: (&jwt_file, &secret),
         progress,
     };
-    let asking = Asking {
-        states: States {
-            settings,
-            cache: &cache,
-            logs: &logs,
-            progress,
-        },
-        work: lock.dir(),
-        probe: &probe,
-    };
-    let (workspaces, engine_versions, base) = asking.all().await?;
-    let builder = asking.builder(&workspaces, base).await?;
-    let payloads = probe.payloads(&base, builder.as_ref()).await?;
+    let (workspaces, engine_versions, base) = preparing.all().await?;
+    let builder = preparing.builder(&workspaces, base).await?;
+    let payloads = preparing.payloads(&base, builder.as_ref()).await?;
     Ok(Prepared {
         base,
         payloads,
@@ -113,19 +95,23 @@ pub async fn prepare(
     })
 }
 
-/// Giving every engine its datadir and asking what it finds there.
-struct Asking<'a> {
-    states: States<'a>,
-    work: &'a Path,
-    probe: &'a Probe<'a>,
+/// What state and payloads are made with, and where.
+pub(super) struct Preparing<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) cache: &'a Cache,
+    pub(super) work: &'a Path,
+    pub(super) logs: &'a Path,
+    /// The secret of the authenticated port, behind its file.
+    pub(super) jwt: (&'a Path, &'a JwtSecret),
+    pub(super) progress: &'a Progress,
 }
 
-impl Asking<'_> {
+impl Preparing<'_> {
     /// The datadirs and versions of all engines, and the base block that they agree on.
     async fn all(&self) -> Result<(Vec<Workspace>, Vec<String>, BlockIdentity), StepError> {
         let (mut workspaces, mut versions) = (Vec::new(), Vec::new());
         let mut base = None;
-        for spec in &self.states.settings.engines {
+        for spec in &self.settings.engines {
             let (workspace, found, version) = self.one(spec).await?;
             check_same_base(base, found, &spec.name)?;
             base = Some(found);
@@ -140,12 +126,44 @@ impl Asking<'_> {
         &self,
         spec: &EngineSpec,
     ) -> Result<(Workspace, BlockIdentity, String), StepError> {
-        let pristine = self.states.of(spec).await?;
-        let States {
-            settings, progress, ..
-        } = self.states;
-        let workspace = workspace(settings, spec, pristine, self.work, progress)?;
-        self.probe.ask(workspace).await
+        let pristine = self.pristine(spec).await?;
+        let workspace = self.workspace(spec, pristine)?;
+        self.ask(workspace).await
+    }
+
+    /// The engine's working copy, made anew.
+    fn workspace(&self, engine: &EngineSpec, from: Pristine) -> Result<Workspace, StepError> {
+        let Pristine {
+            path: pristine,
+            tables,
+        } = from;
+        let in_place = matches!(
+            self.settings.base,
+            BaseSource::Datadir { in_place: true, .. }
+        );
+        let datadir = if in_place {
+            reset::check_unused(&pristine).in_step(Step::State)?;
+            pristine.clone()
+        } else {
+            self.progress.message("copying the base state".to_owned());
+            let copy = copy_dir(self.work, &engine.name, 0);
+            reset::copy_datadir(&pristine, &copy, tables).in_step(Step::State)?;
+            copy
+        };
+        Ok(Workspace {
+            engine: engine.clone(),
+            datadir,
+            pristine,
+            pristine_head: 0,
+            method: match (in_place, engine.kind.can_unwind()) {
+                (_, false) => ResetMethod::Copy,
+                (true, true) => ResetMethod::Unwind,
+                (false, true) => self.settings.reset,
+            },
+            tables,
+            asked_bytes: 0,
+            pid_file: self.work.join("engine.pid"),
+        })
     }
 
     /// An engine that builds payloads, on the same base block; `None` when none are to be built.
@@ -154,7 +172,7 @@ impl Asking<'_> {
         workspaces: &[Workspace],
         base: BlockIdentity,
     ) -> Result<Option<Workspace>, StepError> {
-        let PayloadSource::Generated { .. } = &self.states.settings.payloads else {
+        let PayloadSource::Generated { .. } = &self.settings.payloads else {
             return Ok(None);
         };
         let builds = |workspace: &&Workspace| workspace.engine.kind != EngineKind::Geth;
@@ -192,40 +210,4 @@ fn fresh_secret(path: &Path) -> Result<JwtSecret, StepError> {
         std::fs::remove_file(path).in_step(Step::State)?;
     }
     JwtSecret::create(path).in_step(Step::State)
-}
-
-fn workspace(
-    settings: &Settings,
-    engine: &EngineSpec,
-    Pristine {
-        path: pristine,
-        tables,
-    }: Pristine,
-    work: &Path,
-    progress: &Progress,
-) -> Result<Workspace, StepError> {
-    let in_place = matches!(settings.base, BaseSource::Datadir { in_place: true, .. });
-    let datadir = if in_place {
-        reset::check_unused(&pristine).in_step(Step::State)?;
-        pristine.clone()
-    } else {
-        progress.message("copying the base state".to_owned());
-        let copy = copy_dir(work, &engine.name, 0);
-        reset::copy_datadir(&pristine, &copy, tables).in_step(Step::State)?;
-        copy
-    };
-    Ok(Workspace {
-        engine: engine.clone(),
-        datadir,
-        pristine,
-        pristine_head: 0,
-        method: match (in_place, engine.kind.can_unwind()) {
-            (_, false) => ResetMethod::Copy,
-            (true, true) => ResetMethod::Unwind,
-            (false, true) => settings.reset,
-        },
-        tables,
-        asked_bytes: 0,
-        pid_file: work.join("engine.pid"),
-    })
 }

@@ -3,13 +3,13 @@
 //! Invariant: payloads are generated only on a state whose root at block 0 is the one they are
 //! generated for.
 
-use super::{InStep as _, Progress, Step, StepError, disk};
+use super::{InStep as _, Step, StepError, disk, prepare::Preparing};
 use crate::{
-    cache::{self, Cache, ORIGIN_FILE, Origin},
+    cache::{self, ORIGIN_FILE, Origin},
     client::{BlockIdentity, Node},
     engine::{self, Engine, Launch},
     guard,
-    payload::{self, ListKey, PayloadStore, Recipe},
+    payload::{self, PayloadStore, Recipe},
     reset::Workspace,
     sweep::{BaseSource, Gas, Level, PayloadSource, Settings},
 };
@@ -20,17 +20,7 @@ use std::{
     time::Duration,
 };
 
-/// Starting engines on their working copies, to ask what is in them and to build payloads.
-pub(super) struct Probe<'a> {
-    pub(super) settings: &'a Settings,
-    pub(super) cache: &'a Cache,
-    pub(super) logs: &'a Path,
-    pub(super) secret: &'a JwtSecret,
-    pub(super) jwt_file: &'a Path,
-    pub(super) progress: &'a Progress,
-}
-
-impl Probe<'_> {
+impl Preparing<'_> {
     /// Completes the workspace with the head found in it; gives the base block and the engine's
     /// version beside it.
     pub(super) async fn ask(
@@ -58,25 +48,9 @@ impl Probe<'_> {
         purpose: &str,
     ) -> Result<(Engine, Node), StepError> {
         let name = cache::file_safe(&workspace.engine.name);
-        let launch = Launch {
-            engine: &workspace.engine,
-            datadir: &workspace.datadir,
-            jwt_file: self.jwt_file,
-            flags: &self.settings.knobs_of(&workspace.engine, &[]),
-            defaults: engine::shared_flags(self.settings, &workspace.engine),
-            log: self.logs.join(format!("{name}-{purpose}.log")),
-            pid_file: &workspace.pid_file,
-        };
-        let mut engine = Engine::start(&launch).in_step(Step::Start)?;
-        let patience = Duration::from_millis(self.settings.ready_timeout_ms);
-        engine::wait_until_ready(&mut engine, self.secret, patience)
-            .await
-            .in_step(Step::Ready)?;
-        let timeout = Duration::from_millis(self.settings.request_timeout_ms);
-        let ports = engine.endpoints();
-        let urls = (ports.auth_url(), ports.http_url());
-        let node = Node::connect(&urls.0, &urls.1, self.secret, timeout);
-        Ok((engine, node.in_step(Step::Ready)?))
+        let knobs = self.settings.knobs_of(&workspace.engine, &[]);
+        let log = self.logs.join(format!("{name}-{purpose}.log"));
+        start(self.settings, workspace, self.jwt, &knobs, log).await
     }
 
     /// The target block, or the head.
@@ -112,16 +86,19 @@ impl Probe<'_> {
     ) -> Result<PayloadStore, StepError> {
         let levels = &self.settings.levels;
         self.check_limit(base)?;
-        let (PayloadSource::Generated { .. }, Some(builder)) = (&self.settings.payloads, builder)
-        else {
-            return Ok(PayloadStore::new(self.given()));
-        };
         let mut folders = Vec::new();
+        if let PayloadSource::Folder { path } = &self.settings.payloads {
+            let folder = |level: &Level| payload::level_folder(path, *level, levels.len());
+            let lists = levels.iter();
+            folders.extend(lists.map(|level| ((String::new(), level.gas), folder(level))));
+        }
+        let Some(builder) = builder else {
+            return Ok(PayloadStore::new(folders));
+        };
         for mix in self.settings.mixes() {
             let recipe = self.recipe(mix, base)?;
             for level in levels {
-                let found = recipe.find(self.cache, *level);
-                let folder = match found {
+                let folder = match recipe.find(self.cache, *level) {
                     Some(folder) => folder,
                     None => self.generate(&recipe, *level, builder).await?,
                 };
@@ -211,19 +188,35 @@ impl Probe<'_> {
         );
         Err(StepError::new(Step::Payloads, &cause))
     }
+}
 
-    /// Where the payloads of each level are, of those that were given.
-    fn given(&self) -> Vec<(ListKey, PathBuf)> {
-        let PayloadSource::Folder { path } = &self.settings.payloads else {
-            return Vec::new();
-        };
-        let levels = &self.settings.levels;
-        let folder = |level: &Level| payload::level_folder(path, *level, levels.len());
-        let found = levels
-            .iter()
-            .map(|level| ((String::new(), level.gas), folder(level)));
-        found.collect()
-    }
+/// Starts an engine with these knobs on its working copy, and waits until it is ready. `jwt` is the secret behind
+/// its file.
+pub(super) async fn start(
+    settings: &Settings,
+    workspace: &Workspace,
+    (jwt_file, secret): (&Path, &JwtSecret),
+    knobs: &[(String, String)],
+    log: PathBuf,
+) -> Result<(Engine, Node), StepError> {
+    let spec = &workspace.engine;
+    let launch = Launch {
+        engine: spec,
+        datadir: &workspace.datadir,
+        jwt_file,
+        flags: knobs,
+        defaults: engine::adapter_of(spec.kind).shared_flags(settings),
+        log,
+        pid_file: &workspace.pid_file,
+    };
+    let mut engine = Engine::start(&launch).in_step(Step::Start)?;
+    let patience = Duration::from_millis(settings.ready_timeout_ms);
+    let ready = engine::wait_until_ready(&mut engine, secret, patience).await;
+    ready.in_step(Step::Ready)?;
+    let timeout = Duration::from_millis(settings.request_timeout_ms);
+    let ports = engine.endpoints();
+    let node = Node::connect(&ports.auth_url(), &ports.http_url(), secret, timeout);
+    Ok((engine, node.in_step(Step::Ready)?))
 }
 
 /// Why payloads cannot be generated on a datadir that was given.

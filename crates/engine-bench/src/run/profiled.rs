@@ -63,14 +63,11 @@ async fn visit(
     let payloads = visiting.payloads()?;
     let progress = visiting.progress;
     progress.begin(payloads.len() as u64, &format!("profiling {}", cell.id));
+    let visits = visiting.out.join(PROFILES_DIR).join(VISIT_DIR);
     let pass = Pass {
         step: Step::Profile,
         payloads: &payloads,
-        dir: visiting
-            .out
-            .join(PROFILES_DIR)
-            .join(VISIT_DIR)
-            .join(&cell.id),
+        dir: visits.join(&cell.id),
         flags: Vec::new(),
     };
     let workspace = visiting.prepared.workspace(&cell.engine)?;

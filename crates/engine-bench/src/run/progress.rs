@@ -4,7 +4,7 @@
 //! is drawn between a request and its answer: there is no drawing thread.
 
 use crate::{
-    live::{Live, PassLabels, Visited},
+    live::{Live, PassLabels},
     record::Running,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -59,32 +59,16 @@ impl Progress {
 
     /// Also serves what happens as metrics.
     #[must_use]
-    pub fn with_live(self, live: Live) -> Self {
-        Self {
-            live: Some(live),
-            ..self
-        }
+    pub fn with_live(mut self, live: Live) -> Self {
+        self.live = Some(live);
+        self
     }
 
-    fn tell(&self, what: impl FnOnce(&Live)) {
+    /// Tells those who read metrics.
+    pub(super) fn tell(&self, what: impl FnOnce(&Live)) {
         if let Some(live) = &self.live {
             what(live);
         }
-    }
-
-    /// A sweep of so many visits begins.
-    pub(super) fn plan(&self, visits: u64) {
-        self.tell(|live| live.plan(visits));
-    }
-
-    /// A visit of this round begins.
-    pub(super) fn round(&self, round: u64) {
-        self.tell(|live| live.round(round));
-    }
-
-    /// A visit ended.
-    pub(super) fn visited(&self, how: Visited) {
-        self.tell(|live| live.visited(how));
     }
 
     /// A pass begins.
@@ -95,11 +79,9 @@ impl Progress {
 
     /// Also prints what is no line of the journal to stdout, as JSON.
     #[must_use]
-    pub fn with_events(self) -> Self {
-        Self {
-            events: true,
-            ..self
-        }
+    pub fn with_events(mut self) -> Self {
+        self.events = true;
+        self
     }
 
     /// Whether anybody sees what is shown.
@@ -145,11 +127,6 @@ impl Progress {
     pub fn advance(&self) {
         self.bar.inc(1);
         self.tell(Live::payload);
-    }
-
-    /// Counts up to `position`.
-    pub fn set(&self, position: u64) {
-        self.bar.set_position(position);
     }
 
     /// Prints a line that stays.

@@ -26,8 +26,10 @@ const VISITS_FOR_A_REPEAT: u64 = 4;
 pub(super) struct Repeats {
     mode: GuardMode,
     interleaved: bool,
-    visits: u64,
-    repeats: u64,
+    /// Those that were kept.
+    pub(super) visits: u64,
+    /// Those that were voided.
+    pub(super) repeats: u64,
 }
 
 impl Repeats {
@@ -41,17 +43,7 @@ impl Repeats {
         }
     }
 
-    /// A visit was kept.
-    pub(super) fn kept(&mut self) {
-        self.visits += 1;
-    }
-
-    /// A visit was voided.
-    pub(super) fn voided(&mut self) {
-        self.repeats += 1;
-    }
-
-    /// Whether a visit, or a group of them, that took some time is worth making again for what was found in
+    /// Whether a visit, or a group of them, that took some time is worth repeating for what was found in
     /// it: not for what slowed all of a group alike, and not when less than twice that time is left.
     pub(super) fn wanted<'f>(
         &self,
@@ -177,10 +169,10 @@ mod tests {
             made = repeats(GuardMode::Void, made.visits, made.repeats);
             for attempt in 1.. {
                 if !made.allows_after(attempt) {
-                    made.kept();
+                    made.visits += 1;
                     break;
                 }
-                made.voided();
+                made.repeats += 1;
             }
         }
         assert_eq!((made.visits, made.repeats), (200, 3 + 199 / 4));

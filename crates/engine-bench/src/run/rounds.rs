@@ -3,12 +3,13 @@
 //! Invariant: computes no statistics. A decision is asked for, written to the journal, and only then
 //! acted on; one that the journal already holds is not asked for again.
 
-use super::{DriveError, Options};
+use super::{Options, driver::CANNOT_DECIDE};
 use crate::{
     plan::{Cell, Load, Plan, Visit},
     record::{Decision, Ended, Event, Journal, JournalError, LevelDecision},
     sweep::Adaptive,
 };
+use eyre::{Result, WrapErr as _};
 use std::time::{Duration, Instant};
 
 /// Visits that are made one after another, or group after group.
@@ -50,7 +51,7 @@ impl<'a> Rounds<'a> {
     }
 
     /// The next visits; `None` when the sweep is over.
-    pub(super) fn next(&mut self, journal: &mut Journal) -> Result<Option<Batch<'a>>, DriveError> {
+    pub(super) fn next(&mut self, journal: &mut Journal) -> Result<Option<Batch<'a>>> {
         let Some(adaptive) = self.plan.settings.adaptive else {
             let all = (self.round == 1).then(|| Batch {
                 name: "measuring".to_owned(),
@@ -110,12 +111,12 @@ impl<'a> Rounds<'a> {
         round: u64,
         adaptive: &Adaptive,
         journal: &mut Journal,
-    ) -> Result<Vec<String>, DriveError> {
+    ) -> Result<Vec<String>> {
         let known = self.decided.iter().find(|known| known.after_round == round);
         if let Some(known) = known {
             return Ok(known.next.clone());
         }
-        let decision = (self.options.decide)(round)?;
+        let decision = (self.options.decide)(round).wrap_err(CANNOT_DECIDE)?;
         journal.write(Event::Decided(decision.clone()))?;
         for level in &decision.levels {
             self.options
@@ -130,11 +131,8 @@ impl<'a> Rounds<'a> {
     /// Whether the budget has time for a visit, or a group of them, as long as the longest one. The first is
     /// always made: how long it takes is not known before.
     pub(super) fn affords_another_visit(&self) -> bool {
-        let adaptive = self.plan.settings.adaptive;
-        let budget = adaptive.and_then(|adaptive| adaptive.budget_s);
-        let spent = self.options.history.time_s.wall + self.began.elapsed().as_secs_f64();
-        let first = self.longest_visit.is_zero();
-        first || budget.is_none_or(|budget| spent + self.longest_visit.as_secs_f64() <= budget)
+        let fits = |left| self.longest_visit <= left;
+        self.longest_visit.is_zero() || self.left().is_none_or(fits)
     }
 
     /// What is left of the budget; `None` without one.
@@ -156,8 +154,9 @@ impl<'a> Rounds<'a> {
         journal: &mut Journal,
     ) -> Result<(), JournalError> {
         let end = Decision {
+            after_round: round,
             left_s: Some(0.0),
-            ..Decision::end(round)
+            ..Decision::default()
         };
         journal.write(Event::Decided(end.clone()))?;
         let text = format!("the budget is spent in round {round}");
@@ -194,30 +193,30 @@ pub(super) fn groups<'v>(
 /// A decision about a level, as a line.
 fn describe(round: u64, level: &LevelDecision, adaptive: &Adaptive) -> String {
     let percent = |value: f64| format!("{:.2} %", 100.0 * value);
-    let mut text = format!("after round {round}, {}: ", level.load);
-    text.push_str(&match level.precision {
+    let mut said = vec![match level.precision {
         Some(half) => format!("precision {}", percent(half)),
         None => "noise not known yet".to_owned(),
-    });
+    }];
     let more = level.wanted_rounds.saturating_sub(round);
     if more > 0 && level.precision.is_some() {
-        text.push_str(&format!(
-            "; {} takes {more} more rounds, {:.1} min",
-            percent(adaptive.precision),
-            more as f64 * level.round_s / 60.0
+        let minutes = more as f64 * level.round_s / 60.0;
+        let wanted = percent(adaptive.precision);
+        let granted = match level.given_rounds {
+            given if given < more => format!(", {given} will be made"),
+            _ => String::new(),
+        };
+        said.push(format!(
+            "{wanted} takes {more} more rounds, {minutes:.1} min{granted}"
         ));
-        if level.given_rounds < more {
-            text.push_str(&format!(", {} will be made", level.given_rounds));
-        }
     }
     if !level.beaten.is_empty() {
-        text.push_str(&format!("; clearly beaten: {}", level.beaten.join(", ")));
+        said.push(format!("clearly beaten: {}", level.beaten.join(", ")));
     }
     if !level.futile.is_empty() {
         let futile = level.futile.join(", ");
-        text.push_str(&format!(
-            "; open, and unlikely to be decided by the rounds left: {futile}"
+        said.push(format!(
+            "open, and unlikely to be decided by the rounds left: {futile}"
         ));
     }
-    text
+    format!("after round {round}, {}: {}", level.load, said.join("; "))
 }

@@ -3,9 +3,9 @@
 //! Invariant: asked before the first payload is sent and after the last answer, never between; an
 //! engine that exports nothing is measured all the same.
 
-use crate::{engine::Engine, record::write_metrics};
+use crate::engine::Engine;
 use engine_api::metric;
-use std::{io, path::Path, time::Duration};
+use std::time::Duration;
 
 /// How long an engine may take for its metrics.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -14,12 +14,4 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) async fn take(engine: &Engine) -> Option<String> {
     let address = engine.endpoints().metrics_address();
     metric::fetch(address, PATIENCE).await.ok()
-}
-
-/// Writes what was exported before and after, if both times something was.
-pub(super) fn keep(dir: &Path, before: Option<&str>, after: Option<&str>) -> io::Result<()> {
-    match (before, after) {
-        (Some(before), Some(after)) => write_metrics(dir, before, after),
-        _ => Ok(()),
-    }
 }

@@ -3,7 +3,7 @@
 //! Invariant: every engine of a sweep gets the same state. bench-reth writes it from the stream of
 //! accounts, geth from the genesis file of the same stream; preparation compares what they found.
 
-use super::{InStep as _, Progress, Step, StepError, disk};
+use super::{InStep as _, Progress, Step, StepError, disk, prepare::Preparing};
 use crate::{
     cache::{self, Building, Cache, Origin},
     engine::{self, ToolRun},
@@ -79,17 +79,9 @@ pub(super) fn known(settings: &Settings, cache: &Cache, engine: &EngineSpec) -> 
     }
 }
 
-/// Finds or makes base states for the engines of a sweep.
-pub(super) struct States<'a> {
-    pub(super) settings: &'a Settings,
-    pub(super) cache: &'a Cache,
-    pub(super) logs: &'a Path,
-    pub(super) progress: &'a Progress,
-}
-
-impl States<'_> {
+impl Preparing<'_> {
     /// The datadir that an engine's working copies are made from.
-    pub(super) async fn of(&self, engine: &EngineSpec) -> Result<Pristine, StepError> {
+    pub(super) async fn pristine(&self, engine: &EngineSpec) -> Result<Pristine, StepError> {
         let no_state = || StepError::new(Step::State, &no_state(engine));
         let (profile, seed) = match source(self.settings, engine).ok_or_else(no_state)? {
             Source::Given(pristine) => return Ok(pristine),
@@ -164,13 +156,9 @@ pub async fn make_state(
     if cache.has_state(key.profile, key.seed) {
         return Ok(target);
     }
-    progress.begin(
-        0,
-        &format!(
-            "making the {} base state with seed {}",
-            key.profile, key.seed
-        ),
-    );
+    let StateKey { profile, seed } = key;
+    let what = format!("making the {profile} base state with seed {seed}");
+    progress.begin(0, &what);
     let building = Building::new(&target).in_step(Step::State)?;
     init_datadir(key, building.path(), logs).await?;
     cache::seal(building.path()).in_step(Step::State)?;

@@ -9,7 +9,6 @@ use super::{
     visit::{Pass, Visiting},
 };
 use crate::{
-    engine::Engine,
     plan::Plan,
     record::ENGINE_LOG,
     trace::{
@@ -152,11 +151,11 @@ impl TracedCell<'_> {
         let (engine, mut node) = visiting.start(workspace, &pass).await?;
         let mut waits = visiting.waits(&engine, workspace).await?;
         let shown = visiting.shown("trace", &engine);
-        let replayed = self
-            .replay(&cell, &mut node.auth, &payloads, &mut waits)
-            .await;
+        let replaying = self.replay(&cell, &mut node.auth, &payloads, &mut waits);
+        let replayed = replaying.await;
         drop(shown);
-        stop(engine)?;
+        // Stopping also sends what the engine still holds.
+        engine.stop().in_step(Step::Stop)?;
         let replayed = replayed?;
         let messages = self.collector.take();
         let spans = messages.iter().map(|message| trace::decode(message));
@@ -196,19 +195,15 @@ impl TracedCell<'_> {
                 .map(|name| (name, SpanId::of(trace, name)));
             client.set_traceparent(&traceparent(trace, first.1, sampled));
             let began = unix_ns();
-            let sent = pass::new_payload(client, payload)
-                .await
-                .in_step(Step::Trace);
+            let sent = pass::new_payload(client, payload).await;
             let answered = unix_ns();
             client.set_traceparent(&traceparent(trace, second.1, sampled));
             let between = unix_ns();
-            let updated = pass::forkchoice(client, payload).await.in_step(Step::Trace);
+            let updated = pass::forkchoice(client, payload).await;
             let ended = unix_ns();
-            let ns = sent? + updated?;
-            waits
-                .after(index, payload.number)
-                .await
-                .in_step(Step::Trace)?;
+            let ns = sent.in_step(Step::Trace)? + updated.in_step(Step::Trace)?;
+            let waited = waits.after(index, payload.number).await;
+            waited.in_step(Step::Trace)?;
             let span = |(name, id): (&str, SpanId), parent, start_ns, end_ns| Span {
                 trace,
                 id,
@@ -306,11 +301,6 @@ impl TracedCell<'_> {
         };
         Some(ratio(Role::Control)? / ratio(Role::Untraced)? - 1.0)
     }
-}
-
-/// Stopping also sends what the engine still holds.
-fn stop(engine: Engine) -> Result<(), StepError> {
-    engine.stop().in_step(Step::Stop)
 }
 
 fn unix_ns() -> u64 {

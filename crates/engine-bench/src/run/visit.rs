@@ -4,13 +4,13 @@
 //! Invariant: leaving a visit in any way, also by being dropped on Ctrl-C, stops its engine.
 
 use super::{
-    InStep as _, Prepared, Progress, Step, StepError, Waits, attest, disk, pass,
-    progress::PassShown, scrape,
+    InStep as _, Prepared, Progress, Step, StepError, Waits, attest, probe, progress::PassShown,
+    scrape,
 };
 use crate::{
     client::{Node, status_text},
-    engine::{self, Engine, Launch},
-    guard::{self, Calibration, Calibrator, GuardMode, Readings, Watch},
+    engine::{self, Engine},
+    guard::{self, Calibration, Calibrator, GuardMode},
     live::PassLabels,
     payload::Payloads,
     plan::{self, Visit},
@@ -57,7 +57,7 @@ pub(super) struct Pass<'a> {
 
 impl Pass<'_> {
     /// Its folder's name, and what people call it.
-    fn names(&self) -> (&'static str, &'static str) {
+    pub(super) fn names(&self) -> (&'static str, &'static str) {
         match self.step {
             Step::WarmUp => (WARMUP_DIR, "warm-up"),
             _ => (MEASURED_DIR, "measured"),
@@ -65,8 +65,8 @@ impl Pass<'_> {
     }
 }
 
-/// A pass whose engine stands on the base block.
-pub(super) struct Begun {
+/// An engine that stands on the base block, and what its pass is made with.
+pub(super) struct Standing {
     pub(super) engine: Engine,
     pub(super) node: Node,
     pub(super) waits: Waits,
@@ -75,42 +75,14 @@ pub(super) struct Begun {
     metrics: Option<String>,
 }
 
-/// What was found around a pass.
-#[derive(Default)]
-pub(super) struct Found {
-    pub(super) state: StateFacts,
-    pub(super) calibration: Option<Calibration>,
-    pub(super) machine: Option<Readings>,
-}
-
-/// What a visit found in all its passes.
-pub(super) fn facts_of(passes: Vec<PassFacts>) -> VisitFacts {
-    let machines = passes.iter().filter_map(|pass| pass.machine.as_ref());
-    VisitFacts {
-        contaminations: machines.flat_map(guard::contaminations).collect(),
-        passes,
-    }
+/// Adds a pass to what was found in a visit.
+pub(super) fn add_pass(facts: &mut VisitFacts, pass: PassFacts) {
+    let found = pass.machine.as_ref().map(guard::contaminations);
+    facts.contaminations.extend(found.into_iter().flatten());
+    facts.passes.push(pass);
 }
 
 impl Visiting<'_> {
-    /// Makes the visit. `times` also holds what was spent when it fails.
-    pub(super) async fn run(
-        &self,
-        visit: &Visit,
-        times: &mut VisitTimes,
-    ) -> Result<VisitFacts, StepError> {
-        let payloads = self.payloads()?;
-        let workspace = self.prepared.workspace(&self.cell.engine)?;
-        let mut passes = Vec::new();
-        for pass in self.passes(visit, &payloads) {
-            let made = self.pass(&pass, workspace, times).await;
-            // A failure says when the disk is full.
-            let remark = |error| disk::remark(error, &workspace.datadir, self.out);
-            passes.push(made.map_err(remark)?);
-        }
-        Ok(facts_of(passes))
-    }
-
     /// The passes of a visit in order: the discarded one, unless nothing is, and the measured one.
     pub(super) fn passes<'p>(
         &self,
@@ -147,43 +119,7 @@ impl Visiting<'_> {
         match self.settings.warmup {
             WarmUp::Full => payloads,
             WarmUp::None => 0,
-            WarmUp::First(count) => {
-                usize::try_from(count).map_or(payloads, |count| count.min(payloads))
-            }
-        }
-    }
-
-    /// Resets, starts, replays, stops and writes.
-    async fn pass(
-        &self,
-        pass: &Pass<'_>,
-        workspace: &Workspace,
-        times: &mut VisitTimes,
-    ) -> Result<PassFacts, StepError> {
-        let mut found = Found {
-            state: self.bring_back(pass, workspace, times).await?,
-            calibration: self.calibrate(pass, times),
-            machine: None,
-        };
-        let mut begun = self.begin(pass, workspace, times).await?;
-        let shown = self.shown(pass.names().0, &begun.engine);
-        let watch = self
-            .watched(pass)
-            .then(|| Watch::begin(&[begun.engine.pid()]));
-        let on_payload = || self.progress.advance();
-        let Begun {
-            node,
-            waits,
-            samples,
-            ..
-        } = &mut begun;
-        let client = &mut node.auth;
-        let replayed = pass::replay(client, pass.payloads, waits, samples, on_payload).await;
-        found.machine = watch.and_then(|watch| watch.end().pop());
-        drop(shown);
-        match replayed {
-            Ok(()) => self.finish(pass, begun, found, times).await,
-            Err(error) => Err(self.give_up(pass, begun, error.to_string(), times).await),
+            WarmUp::First(count) => payloads.min(count as usize),
         }
     }
 
@@ -207,12 +143,12 @@ impl Visiting<'_> {
         pass: &Pass<'_>,
         workspace: &Workspace,
         times: &mut VisitTimes,
-    ) -> Result<Begun, StepError> {
+    ) -> Result<Standing, StepError> {
         let start = self.start(workspace, pass);
         let (engine, node) = spend(&mut times.start_s, start).await?;
         let (cell, label) = (&self.cell.id, pass.names().1);
         self.progress.message(format!("{cell}: {label}"));
-        Ok(Begun {
+        Ok(Standing {
             waits: self.waits(&engine, workspace).await?,
             metrics: scrape::take(&engine).await,
             samples: Vec::new(),
@@ -221,23 +157,22 @@ impl Visiting<'_> {
         })
     }
 
-    /// Stops the engine of a pass in which everything was valid, and writes what was found.
+    /// Stops the engine of a pass in which everything was valid, and writes what was found; completes `found`.
     pub(super) async fn finish(
         &self,
         pass: &Pass<'_>,
-        begun: Begun,
-        found: Found,
+        standing: Standing,
+        found: PassFacts,
         times: &mut VisitTimes,
     ) -> Result<PassFacts, StepError> {
-        let mut samples = begun.samples;
+        let mut samples = standing.samples;
         add_waits(times, &samples);
         times.guard_s += found.machine.as_ref().map_or(0.0, |seen| seen.guard_s);
-        let after = scrape::take(&begun.engine).await;
-        scrape::keep(&pass.dir, begun.metrics.as_deref(), after.as_deref()).in_step(Step::Write)?;
-        let stopping = Instant::now();
-        let stopped = begun.engine.stop().in_step(Step::Stop);
-        times.stop_s += stopping.elapsed().as_secs_f64();
-        stopped?;
+        let after = scrape::take(&standing.engine).await;
+        let metrics = standing.metrics.as_deref().zip(after.as_deref());
+        record::write_metrics(&pass.dir, metrics).in_step(Step::Write)?;
+        let stop = async { standing.engine.stop().in_step(Step::Stop) };
+        spend(&mut times.stop_s, stop).await?;
         let facts = log::read_log(&pass.dir.join(ENGINE_LOG)).in_step(Step::Write)?;
         log::join(&mut samples, &facts);
         sample::write_pass(&pass.dir, &samples).in_step(Step::Write)?;
@@ -253,9 +188,7 @@ impl Visiting<'_> {
             pass: pass.names().0.to_owned(),
             samples_sha256: sample::sum_of(&pass.dir).in_step(Step::Write)?,
             metrics_sha256: record::metrics_sum(&pass.dir),
-            state: found.state,
-            calibration: found.calibration,
-            machine: found.machine,
+            ..found
         })
     }
 
@@ -263,14 +196,14 @@ impl Visiting<'_> {
     pub(super) async fn give_up(
         &self,
         pass: &Pass<'_>,
-        mut begun: Begun,
+        mut standing: Standing,
         cause: String,
         times: &mut VisitTimes,
     ) -> StepError {
-        add_waits(times, &begun.samples);
+        add_waits(times, &standing.samples);
         // Written without the engine's own times: for a person to look at, not for a report.
-        drop(sample::write_pass(&pass.dir, &begun.samples));
-        explain(&mut begun.engine, pass.step, cause).await
+        drop(sample::write_pass(&pass.dir, &standing.samples));
+        explain(&mut standing.engine, pass.step, cause).await
     }
 
     /// The pass as metrics show it, until it is dropped.
@@ -319,44 +252,23 @@ impl Visiting<'_> {
     ) -> Result<(Engine, Node), StepError> {
         let mut knobs = self.settings.knobs_of(&workspace.engine, &self.cell.flags);
         knobs.extend(pass.flags.iter().cloned());
-        let launch = Launch {
-            engine: &workspace.engine,
-            datadir: &workspace.datadir,
-            jwt_file: &self.prepared.jwt_file,
-            flags: &knobs,
-            defaults: engine::shared_flags(self.settings, &workspace.engine),
-            log: pass.dir.join(ENGINE_LOG),
-            pid_file: &workspace.pid_file,
-        };
-        let mut engine = Engine::start(&launch).in_step(Step::Start)?;
-        let patience = Duration::from_millis(self.settings.ready_timeout_ms);
-        let secret = &self.prepared.secret;
-        engine::wait_until_ready(&mut engine, secret, patience)
-            .await
-            .in_step(Step::Ready)?;
-        let timeout = Duration::from_millis(self.settings.request_timeout_ms);
-        let ports = engine.endpoints();
-        let node = Node::connect(&ports.auth_url(), &ports.http_url(), secret, timeout);
-        let mut node = node.in_step(Step::Attest)?;
+        let log = pass.dir.join(ENGINE_LOG);
+        let Prepared {
+            jwt_file, secret, ..
+        } = self.prepared;
+        let started = probe::start(self.settings, workspace, (jwt_file, secret), &knobs, log);
+        let (mut engine, mut node) = started.await?;
         self.attest(&mut node).await?;
-        let method = pass
-            .payloads
-            .first()
-            .map(|payload| payload.forkchoice_method.as_str());
-        let updated = node
-            .forkchoice(
-                method.unwrap_or("engine_forkchoiceUpdatedV3"),
-                self.prepared.base.hash,
-            )
-            .await;
-        match updated {
-            Ok(status) if status.is_valid() => Ok((engine, node)),
-            Ok(status) => {
-                let cause = format!("the base block was answered {}", status_text(&status));
-                Err(explain(&mut engine, Step::Forkchoice, cause).await)
-            }
-            Err(error) => Err(explain(&mut engine, Step::Forkchoice, error.to_string()).await),
-        }
+        let first = pass.payloads.first();
+        let method = first.map_or("engine_forkchoiceUpdatedV3", |payload| {
+            &payload.forkchoice_method
+        });
+        let cause = match node.forkchoice(method, self.prepared.base.hash).await {
+            Ok(status) if status.is_valid() => return Ok((engine, node)),
+            Ok(status) => format!("the base block was answered {}", status_text(&status)),
+            Err(error) => error.to_string(),
+        };
+        Err(explain(&mut engine, Step::Forkchoice, cause).await)
     }
 
     /// Compares the engine's head with the base block, hash and state root included.
@@ -379,22 +291,17 @@ impl Visiting<'_> {
         engine: &Engine,
         workspace: &Workspace,
     ) -> Result<Waits, StepError> {
-        let time = Duration::from_millis(self.settings.wait_time_ms);
-        if !self.settings.wait_for_persistence {
-            return Ok(Waits {
-                time,
-                persistence: None,
-            });
+        let mut waits = Waits {
+            time: Duration::from_millis(self.settings.wait_time_ms),
+            persistence: None,
+        };
+        if self.settings.wait_for_persistence {
+            let blocks = subscribe_persisted(&engine.endpoints().ws_url()).await;
+            let knobs = self.settings.knobs_of(&workspace.engine, &self.cell.flags);
+            let every = self.settings.threshold_of(&knobs) + 1;
+            waits.persistence = Some((blocks.in_step(Step::Ready)?, every));
         }
-        let blocks = subscribe_persisted(&engine.endpoints().ws_url())
-            .await
-            .in_step(Step::Ready)?;
-        let knobs = self.settings.knobs_of(&workspace.engine, &self.cell.flags);
-        let every = self.settings.threshold_of(&knobs) + 1;
-        Ok(Waits {
-            time,
-            persistence: Some((blocks, every)),
-        })
+        Ok(waits)
     }
 }
 

@@ -2,20 +2,20 @@
 //!
 //! Invariant: no test looks at how long anything took, only at what came before what.
 
-use crate::{Fixture, PAYLOADS, WATCHED, cut, finished, until};
+use crate::{Fixture, PAYLOADS, WATCHED, assert_whole, cut, finished, the_one, until};
 use engine_bench::{
     guard::GuardMode,
     plan::Plan,
-    record::{Ended, History, Interleaving, Sample, sample},
+    record::{Ended, Interleaving, Sample, sample},
     run::Ending,
 };
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, fs};
 use testkit::{Hogs, is_frozen};
 
 /// Three cells of one load, and the A/A control of one of them where there are several rounds.
-const CELLS: [&str; 4] = ["--chunks", "15,30,60", "--guard", "off"];
+const CELLS: &str = "--chunks 15,30,60 --guard off";
 
-fn plan(fixture: &Fixture, flags: &[&str]) -> Plan {
+fn plan(fixture: &Fixture, flags: &str) -> Plan {
     let mut settings = fixture.plan(flags).settings;
     settings.interleave = true;
     Plan::new(settings)
@@ -23,11 +23,9 @@ fn plan(fixture: &Fixture, flags: &[&str]) -> Plan {
 
 /// Visits that began, with the others of their group.
 fn begun(fixture: &Fixture) -> Vec<(String, Interleaving)> {
-    let begun = History::read(&fixture.path("out")).unwrap().attempts;
-    let begun = begun.into_iter();
-    begun
-        .map(|made| (made.visit, made.interleaving.unwrap()))
-        .collect()
+    let begun = fixture.history().attempts.into_iter();
+    let begun = begun.map(|made| (made.visit, made.interleaving.unwrap()));
+    begun.collect()
 }
 
 fn samples(fixture: &Fixture, visit: &str, pass: &str) -> Vec<Sample> {
@@ -48,22 +46,19 @@ fn processes(fixture: &Fixture) -> Vec<u32> {
 
 fn assert_nothing_is_left(fixture: &Fixture) {
     assert_eq!(processes(fixture), Vec::<u32>::new());
-    let files = fs::read_dir(fixture.path("cache/work")).unwrap().flatten();
-    let is_pid_file = |path: &Path| path.extension().is_some_and(|end| end == "pid");
-    let left: Vec<_> = files
-        .map(|file| file.path())
-        .filter(|path| is_pid_file(path))
-        .collect();
-    assert!(left.is_empty(), "{left:?}");
+    for file in fs::read_dir(fixture.path("cache/work")).unwrap().flatten() {
+        let path = file.path();
+        assert!(path.extension().is_none_or(|end| end != "pid"), "{path:?}");
+    }
 }
 
 #[test]
 fn cells_take_turns_and_their_visits_are_whole() {
     let fixture = Fixture::new("ok");
-    let plan = plan(&fixture, &[&CELLS[..], &["--rounds", "2"]].concat());
-    let (ending, report) = fixture.sweep_plan(&plan, std::future::pending());
+    let plan = plan(&fixture, &format!("{CELLS} --rounds 2"));
+    let (ending, report) = fixture.resume(&plan);
     assert_eq!(ending, Some(Ending::Complete));
-    assert!(report.complete && report.failures.is_empty());
+    assert_whole(&report);
     assert_eq!(report.cells.len(), 3);
     for cell in &report.cells {
         assert_eq!((cell.payloads, cell.visits), (PAYLOADS, 2));
@@ -82,10 +77,8 @@ fn cells_take_turns_and_their_visits_are_whole() {
             assert_eq!(with.with, others);
         }
         for pass in ["warmup", "measured"] {
-            let of_cells: Vec<_> = round
-                .iter()
-                .map(|(visit, _)| samples(&fixture, visit, pass))
-                .collect();
+            let visits = round.iter().map(|(visit, _)| visit);
+            let of_cells: Vec<_> = visits.map(|v| samples(&fixture, v, pass)).collect();
             let mut last = 0;
             for payload in 0..PAYLOADS as usize {
                 let turn = |(cell, samples): (usize, &Vec<Sample>)| {
@@ -93,23 +86,19 @@ fn cells_take_turns_and_their_visits_are_whole() {
                 };
                 let mut turns: Vec<_> = of_cells.iter().enumerate().map(turn).collect();
                 turns.sort_unstable();
-                assert!(
-                    turns[0].0 >= last,
-                    "a payload before all had the one before"
-                );
+                assert!(turns[0].0 >= last, "before all had the one before");
                 last = turns[3].0;
                 orders.insert(turns.iter().map(|(_, cell)| *cell).collect::<Vec<_>>());
             }
             for samples in &of_cells {
                 assert_eq!(samples.len(), PAYLOADS as usize);
-                let own = samples
-                    .windows(2)
-                    .all(|pair| pair[1].start_ns >= pair[0].end_ns);
+                let mut pairs = samples.windows(2);
+                let own = pairs.all(|pair| pair[1].start_ns >= pair[0].end_ns);
                 assert!(own, "its own clock goes forward");
                 // What others had of the time is in none of its own.
-                let turns_ns =
-                    samples[3].turn_start_ns.unwrap() - samples[0].turn_start_ns.unwrap();
-                assert!(samples[3].start_ns - samples[0].start_ns < turns_ns);
+                let turn_ns = |payload: usize| samples[payload].turn_start_ns.unwrap();
+                let own_ns = samples[3].start_ns - samples[0].start_ns;
+                assert!(own_ns < turn_ns(3) - turn_ns(0));
             }
         }
     }
@@ -121,18 +110,16 @@ fn cells_take_turns_and_their_visits_are_whole() {
 }
 
 #[test]
-fn one_that_fails_in_its_turn_fails_alone_and_is_not_made_again_alone() {
+fn one_that_fails_in_its_turn_fails_alone_and_is_not_repeated_alone() {
     for (script, said) in [
         ("dies-mid-pass 30", "ended by itself"),
         ("invalid 30", "INVALID"),
         ("dies-at-start 30", "ended by itself"),
     ] {
         let fixture = Fixture::new(script);
-        let plan = plan(&fixture, &CELLS);
-        let (_, report) = fixture.sweep_plan(&plan, std::future::pending());
-        let [failure] = report.failures.as_slice() else {
-            panic!("{script}: {:?}", report.failures)
-        };
+        let plan = plan(&fixture, CELLS);
+        let (_, report) = fixture.resume(&plan);
+        let failure = the_one(&report.failures);
         assert_eq!(failure.visit, "1-chunk30-gas10M");
         assert!(failure.cause.contains(said), "{}", failure.cause);
         for cell in ["15", "60"] {
@@ -143,7 +130,7 @@ fn one_that_fails_in_its_turn_fails_alone_and_is_not_made_again_alone() {
 
         cut(&fixture, "sweep_finished", 0);
         let started = begun(&fixture).len();
-        fixture.sweep_plan(&plan, std::future::pending());
+        fixture.resume(&plan);
         assert_eq!(begun(&fixture).len(), started, "{script}");
     }
 }
@@ -151,50 +138,31 @@ fn one_that_fails_in_its_turn_fails_alone_and_is_not_made_again_alone() {
 #[test]
 fn one_that_hangs_is_given_up_and_the_others_go_on() {
     let fixture = Fixture::new("hangs 30");
-    let flags = [
-        "--chunks",
-        "15,30,60",
-        "--guard",
-        "off",
-        "--precision",
-        "1%",
-        "--budget",
-        "1ms",
-        "--ready-timeout",
-        "4s",
-    ];
-    let (_, report) = fixture.sweep_plan(&plan(&fixture, &flags), std::future::pending());
-    let [failure] = report.failures.as_slice() else {
-        panic!("{:?}", report.failures)
-    };
-    assert!(
-        failure.cause.contains("given up after 8 s"),
-        "{}",
-        failure.cause
-    );
+    let flags = format!("{CELLS} --precision 1% --budget 1ms --ready-timeout 4s");
+    let (_, report) = fixture.resume(&plan(&fixture, &flags));
+    let cause = &the_one(&report.failures).cause;
+    assert!(cause.contains("given up after 8 s"), "{cause}");
     assert!(finished(&fixture).contains(&"1-chunk15-gas10M".to_owned()));
     assert!(finished(&fixture).contains(&"1-chunk60-gas10M".to_owned()));
     assert_nothing_is_left(&fixture);
 }
 
 #[test]
-fn a_group_that_was_cut_is_made_again_as_a_whole() {
+fn a_group_that_was_cut_is_repeated_as_a_whole() {
     let fixture = Fixture::new("ok");
-    let plan = plan(&fixture, &CELLS);
-    fixture.sweep_plan(&plan, std::future::pending());
+    let plan = plan(&fixture, CELLS);
+    fixture.resume(&plan);
     cut(&fixture, "visit_finished", 1);
     let done = finished(&fixture);
     assert_eq!(done.len(), 1);
 
-    let (_, report) = fixture.sweep_plan(&plan, std::future::pending());
+    let (_, report) = fixture.resume(&plan);
     assert!(report.complete);
-    let history = History::read(&fixture.path("out")).unwrap();
+    let history = fixture.history();
     let kept = history.attempts_of(&done[0]).next().unwrap();
     let kept_in = format!("{}.void1", done[0]);
-    assert_eq!(
-        (kept.ended, kept.kept_in.as_deref()),
-        (Ended::Undone, Some(&*kept_in))
-    );
+    assert_eq!(kept.ended, Ended::Undone);
+    assert_eq!(kept.kept_in.as_deref(), Some(&*kept_in));
     assert!(fixture.path("out/visits").join(kept_in).exists());
     assert_eq!(begun(&fixture).len(), 6);
     let ended = |how| {
@@ -212,10 +180,9 @@ fn a_group_that_was_cut_is_made_again_as_a_whole() {
 fn a_group_that_others_disturb_is_void_as_a_whole() {
     let fixture = Fixture::new("ok");
     let hogs = Hogs::start(2);
-    let flags = [&WATCHED[..], &["--chunks", "15,60"]].concat();
-    let plan = plan(&fixture, &flags);
+    let plan = plan(&fixture, &format!("{WATCHED} --chunks 15,60"));
     assert_eq!(plan.settings.guard, GuardMode::Void);
-    let (_, report) = fixture.sweep_plan(&plan, std::future::pending());
+    let (_, report) = fixture.resume(&plan);
     drop(hogs);
     let ended: Vec<Ended> = report.visits.iter().map(|visit| visit.ended).collect();
     assert_eq!(ended[..4], [Ended::Voided; 4]);
@@ -233,7 +200,7 @@ fn a_group_that_others_disturb_is_void_as_a_whole() {
 #[test]
 fn an_interrupt_leaves_no_engine_frozen_or_running() {
     let fixture = Fixture::new("ok");
-    let plan = plan(&fixture, &[&CELLS[..], &["--wait-time", "200ms"]].concat());
+    let plan = plan(&fixture, &format!("{CELLS} --wait-time 200ms"));
     let work = fixture.path("cache/work");
     let pid_file = |copy| work.join(format!("engine-scripted.{copy}.pid"));
     let in_a_turn = || {
