@@ -55,7 +55,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<ExitCode> {
     let Some(part) = args.fail_on_regression else {
         return Ok(ExitCode::SUCCESS);
     };
-    let (code, words) = judge(&between, part.0);
+    let (code, words) = judge(&between, part);
     if let Some(words) = words {
         eprintln!("{words}");
     }

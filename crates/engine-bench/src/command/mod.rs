@@ -29,12 +29,12 @@ pub fn run(verb: Verb) -> ExitCode {
         Verb::Generate(args) => generate::generate(&args),
         Verb::Report(args) => report::report(&args),
         Verb::Compare(args) => compare::compare(&args),
-        Verb::VerifyResults(args) => verify_results::verify_results(&args),
+        Verb::VerifyResults { dir } => verify_results::verify_results(&dir),
         Verb::Doctor(args) => doctor::doctor(&args),
         Verb::Observe(args) => observe::observe(&args),
         Verb::Schema => shell::schema(),
         Verb::Completions { shell } => shell::completions(shell),
-        Verb::Man(args) => shell::man(&args),
+        Verb::Man { verb } => shell::man(verb.as_deref()),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -14,10 +14,10 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let set = PayloadSet::open(&args.payloads)?;
     let secret = JwtSecret::read(&args.jwt_secret)?;
     let mut client =
-        EngineClient::new(&args.engine_url, Some(secret))?.with_timeout(args.request_timeout.0);
+        EngineClient::new(&args.engine_url, Some(secret))?.with_timeout(args.request_timeout);
     let progress = Progress::new(false);
     let mut waits = Waits {
-        time: args.wait_time.map(|span| span.0).unwrap_or_default(),
+        time: args.wait_time.unwrap_or_default(),
         persistence: None,
     };
     let mut samples = Vec::new();

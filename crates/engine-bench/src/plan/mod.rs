@@ -8,15 +8,15 @@ mod order;
 
 pub(crate) use order::turns;
 
-use crate::sweep::{Gas, MIX_AXIS, Settings};
+use crate::{
+    cache,
+    sweep::{Gas, MIX_AXIS, Settings},
+};
 use bench_stats::rounds::PILOT_ROUNDS;
+use eyre::{Result, bail, ensure, eyre};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::{
-    fs::File,
-    io::{self, Write as _},
-    path::{Path, PathBuf},
-};
+use std::{fs::File, io::Write as _, path::Path};
 
 /// Name of the plan inside a results folder.
 pub const PLAN_FILE: &str = "plan.json";
@@ -130,11 +130,11 @@ impl Cell {
 
     /// Whether the other cell is the same but for the value of a flag at most.
     pub fn differs_only_in(&self, flag: &str, other: &Self) -> bool {
-        let rest = |cell: &Self| -> Vec<(String, String)> {
+        let [own, others] = [self, other].map(|cell| {
             let rest = cell.flags.iter().filter(|(name, _)| name != flag);
-            rest.cloned().collect()
-        };
-        self.engine == other.engine && self.gas == other.gas && rest(self) == rest(other)
+            rest.collect::<Vec<_>>()
+        });
+        self.engine == other.engine && self.gas == other.gas && own == others
     }
 
     /// Whether both replay the same payloads: only then are their throughputs compared.
@@ -154,12 +154,10 @@ impl Cell {
     pub fn knobs(&self) -> Map<String, Value> {
         let mut axes = Map::new();
         axes.insert("engine".to_owned(), self.engine.clone().into());
-        for (flag, value) in &self.flags {
-            let number = value.parse::<u64>().map(Value::from);
-            axes.insert(
-                flag.clone(),
-                number.unwrap_or_else(|_| value.clone().into()),
-            );
+        for (flag, text) in &self.flags {
+            let number = text.parse::<u64>().map(Value::from);
+            let value = number.unwrap_or_else(|_| text.clone().into());
+            axes.insert(flag.clone(), value);
         }
         axes
     }
@@ -223,62 +221,6 @@ pub struct Estimate {
     pub duration_s: f64,
 }
 
-/// Why a plan is refused, or cannot be stored or read back.
-#[derive(Debug, thiserror::Error)]
-pub enum PlanError {
-    /// More cells than anybody would want.
-    #[error(
-        "the axes make {0} cells, and a sweep has at most {MOST_CELLS}; give fewer values, --exclude or --design one-at-a-time"
-    )]
-    TooMany(u128),
-    /// More cells than are measured unasked.
-    #[error(
-        "the sweep has {cells} cells and would take about {} once state and payloads exist; give fewer values, --exclude or --design one-at-a-time, or --yes to measure them all", human(*duration_s)
-    )]
-    Unasked {
-        /// How many cells.
-        cells: usize,
-        /// The estimate, in seconds.
-        duration_s: f64,
-    },
-    /// More visits than a plan can list.
-    #[error(
-        "{cells} cells × {rounds} rounds are {} visits, and a sweep has at most {MOST_VISITS}; give fewer --rounds", u128::from(*cells) * u128::from(*rounds)
-    )]
-    TooManyVisits {
-        /// How many cells, A/A controls not counted.
-        cells: u64,
-        /// How many rounds.
-        rounds: u64,
-    },
-    /// Everything is excluded.
-    #[error("--exclude leaves no cell to measure; omit one of the exclusions")]
-    NoCells,
-    /// A baseline that is no cell.
-    #[error(
-        "--baseline {0} names no cell of the sweep; give an id, or its part without gas and mix, of {1}"
-    )]
-    UnknownBaseline(String, String),
-    /// The file failed.
-    #[error("failed to {action} {path}: {reason}")]
-    Io {
-        /// What was attempted.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        reason: io::Error,
-    },
-    /// Not a plan.
-    #[error("failed to read the plan {path}: {reason}")]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-}
-
 /// What the settings mean for engines and for the budget, a sentence each.
 fn notes(settings: &Settings, estimate: &Estimate) -> Vec<String> {
     let mut notes = cells::notes(settings);
@@ -319,24 +261,32 @@ impl Plan {
     ///
     /// # Errors
     /// When it has no cell, or too many.
-    pub fn asked(settings: Settings, yes: bool) -> Result<Self, PlanError> {
+    pub fn asked(settings: Settings, yes: bool) -> Result<Self> {
         let most = cells::count(&settings);
-        if most > MOST_CELLS {
-            return Err(PlanError::TooMany(most));
-        }
-        let cells = cells::of(&settings).len();
-        if cells == 0 {
-            return Err(PlanError::NoCells);
-        }
-        if cells as u128 * u128::from(settings.rounds) > MOST_VISITS {
-            let (cells, rounds) = (cells as u64, settings.rounds);
-            return Err(PlanError::TooManyVisits { cells, rounds });
-        }
+        ensure!(
+            most <= MOST_CELLS,
+            "the axes make {most} cells, and a sweep has at most {MOST_CELLS}; give fewer values, --exclude or \
+             --design one-at-a-time"
+        );
+        let cells = cells::of(&settings).len() as u128;
+        ensure!(
+            cells > 0,
+            "--exclude leaves no cell to measure; omit one of the exclusions"
+        );
+        let rounds = settings.rounds;
+        let visits = cells * u128::from(rounds);
+        ensure!(
+            visits <= MOST_VISITS,
+            "{cells} cells × {rounds} rounds are {visits} visits, and a sweep has at most {MOST_VISITS}; give \
+             fewer --rounds"
+        );
         let plan = Self::new(settings);
-        if cells as u128 > MOST_CELLS_UNASKED && !yes {
-            let duration_s = plan.estimate.duration_s;
-            return Err(PlanError::Unasked { cells, duration_s });
-        }
+        ensure!(
+            cells <= MOST_CELLS_UNASKED || yes,
+            "the sweep has {cells} cells and would take about {} once state and payloads exist; give fewer values, \
+             --exclude or --design one-at-a-time, or --yes to measure them all",
+            human(plan.estimate.duration_s)
+        );
         plan.with_baseline(None)
     }
 
@@ -361,10 +311,8 @@ impl Plan {
 
     /// The loads of the cells, in their order.
     pub fn loads(&self) -> Vec<Load> {
-        cells::firsts(&self.cells)
-            .into_iter()
-            .map(Cell::load)
-            .collect()
+        let firsts = cells::firsts(&self.cells).into_iter();
+        firsts.map(Cell::load).collect()
     }
 
     /// The cell of a load that `--baseline` names.
@@ -378,15 +326,15 @@ impl Plan {
     ///
     /// # Errors
     /// When it names no cell.
-    pub fn with_baseline(mut self, name: Option<String>) -> Result<Self, PlanError> {
+    pub fn with_baseline(mut self, name: Option<String>) -> Result<Self> {
         self.settings.baseline = name.or(self.settings.baseline);
-        let unknown = self
-            .loads()
-            .iter()
-            .all(|load| self.baseline(load).is_none());
-        match self.settings.baseline.clone().filter(|_| unknown) {
-            Some(name) => Err(PlanError::UnknownBaseline(name, self.some_ids())),
-            None => Ok(self),
+        let mut loads = self.loads().into_iter();
+        match &self.settings.baseline {
+            Some(name) if loads.all(|load| self.baseline(&load).is_none()) => bail!(
+                "--baseline {name} names no cell of the sweep; give an id, or its part without gas and mix, of {}",
+                self.some_ids()
+            ),
+            _ => Ok(self),
         }
     }
 
@@ -424,42 +372,29 @@ impl Plan {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn write(&self, dir: &Path) -> Result<(), PlanError> {
+    pub fn write(&self, dir: &Path) -> Result<()> {
         let path = dir.join(PLAN_FILE);
-        let failed = |reason| PlanError::Io {
-            action: "write",
-            path: path.clone(),
-            reason,
-        };
-        let json = self.to_json().map_err(|error| failed(error.into()))?;
         // The journal's lines survive a loss of power, and are worth nothing without the plan.
         let write = || {
             let mut file = File::create(&path)?;
-            file.write_all(json.as_bytes())?;
+            file.write_all(self.to_json()?.as_bytes())?;
             file.sync_all()?;
             File::open(dir)?.sync_all()
         };
-        write().map_err(failed)
+        write().map_err(cache::failed("write", &path))
     }
 
     /// Reads `plan.json` of a results folder.
     ///
     /// # Errors
     /// When there is none or it is not one.
-    pub fn read(dir: &Path) -> Result<Self, PlanError> {
+    pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join(PLAN_FILE);
-        let json = std::fs::read(&path).map_err(|reason| PlanError::Io {
-            action: "read",
-            path: path.clone(),
-            reason,
-        })?;
-        let refused = |reason| PlanError::Content {
-            path: path.clone(),
-            reason,
-        };
+        let json = std::fs::read(&path).map_err(cache::failed("read", &path))?;
         // Before anything else is looked for: another version has other fields.
-        Format::check(&json, FORMAT, VERSION).map_err(refused)?;
-        serde_json::from_slice(&json).map_err(|error| refused(error.to_string()))
+        let plan = Format::check(&json, FORMAT, VERSION)
+            .and_then(|()| serde_json::from_slice(&json).map_err(|error| error.to_string()));
+        plan.map_err(|reason| eyre!("failed to read the plan {}: {reason}", path.display()))
     }
 }
 
