@@ -127,8 +127,7 @@ impl Machine {
         let boost = line(&format!("{cpu}/cpufreq/boost")).map(|on| on == "1");
         let system = System::this();
         let cpuinfo = system.text("proc/cpuinfo");
-        // The folder may not exist yet: its disk is that of the nearest one above.
-        let dir = dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir);
+        let dir = nearest(dir);
         Self {
             governor: line(&format!("{cpu}/cpu0/cpufreq/scaling_governor")),
             turbo: no_turbo.or(boost),
@@ -293,7 +292,13 @@ fn load(system: &System) -> Option<f64> {
     Some(busy_s / (ended - began).as_secs_f64())
 }
 
-fn free_bytes(dir: &Path) -> Option<u64> {
+/// The folder, or the nearest one above it that exists: its disk is the one that the folder will be on.
+pub(crate) fn nearest(dir: &Path) -> &Path {
+    dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir)
+}
+
+/// Space left to this user on the disk that holds `dir`; `None` when it cannot be told.
+pub(crate) fn free_bytes(dir: &Path) -> Option<u64> {
     let disk = statvfs(dir).ok()?;
     Some(disk.blocks_available() * disk.fragment_size())
 }

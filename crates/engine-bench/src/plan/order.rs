@@ -11,11 +11,7 @@ use bench_stats::SplitMix;
 pub(super) fn visits(settings: &Settings, cells: &[&Cell]) -> Vec<Visit> {
     let mut random = SplitMix::new(settings.seed);
     let mut visits = Vec::with_capacity(cells.len() * settings.rounds as usize);
-    let mut orders = Orders {
-        order: settings.order,
-        cells: cells.len(),
-        ahead: Vec::new(),
-    };
+    let mut orders = Orders::new(settings.order, cells.len());
     for round in 1..=settings.rounds {
         let order = orders.next(&mut random);
         visits.extend(order.into_iter().map(|index| Visit {
@@ -43,11 +39,7 @@ pub(crate) fn turns(
         SplitMix::new(seed ^ word).bits()
     });
     let mut random = SplitMix::new(seed);
-    let mut orders = Orders {
-        order: Order::Williams,
-        cells,
-        ahead: Vec::new(),
-    };
+    let mut orders = Orders::new(Order::Williams, cells);
     (0..payloads).map(|_| orders.next(&mut random)).collect()
 }
 
@@ -60,6 +52,14 @@ struct Orders {
 }
 
 impl Orders {
+    fn new(order: Order, cells: usize) -> Self {
+        Self {
+            order,
+            cells,
+            ahead: Vec::new(),
+        }
+    }
+
     fn next(&mut self, random: &mut SplitMix) -> Vec<usize> {
         if let Some(next) = self.ahead.pop() {
             return next;
@@ -115,11 +115,7 @@ mod tests {
 
     fn orders(order: Order, cells: usize, rounds: usize, seed: u64) -> Vec<Vec<usize>> {
         let mut random = SplitMix::new(seed);
-        let mut orders = Orders {
-            order,
-            cells,
-            ahead: Vec::new(),
-        };
+        let mut orders = Orders::new(order, cells);
         (0..rounds).map(|_| orders.next(&mut random)).collect()
     }
 
