@@ -409,10 +409,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Settings without anything of this machine in them.
-    fn settings(flags: &[&str]) -> Settings {
+    fn settings(flags: &str) -> Settings {
         use clap::Parser as _;
-        let words = ["engine-bench", "sweep", "--cache-dir", "/cache"];
-        let cli = crate::cli::Cli::try_parse_from(words.iter().chain(flags)).unwrap();
+        let line = format!("engine-bench sweep --cache-dir /cache {flags}");
+        let cli = crate::cli::Cli::try_parse_from(line.split_whitespace()).unwrap();
         let crate::cli::Verb::Sweep(args) = cli.verb else {
             panic!("not a sweep")
         };
@@ -423,35 +423,25 @@ mod tests {
 
     #[test]
     fn plan_of_the_first_command() {
-        let plan = Plan::new(settings(&["--chunks", "15,30,60", "--gas", "10M,40M"]));
+        let plan = Plan::new(settings("--chunks 15,30,60 --gas 10M,40M"));
         insta::assert_snapshot!(plan.to_json().unwrap());
     }
 
     #[test]
     fn a_budget_below_the_pilot_is_remarked_on() {
-        let notes = |budget: &[&str]| {
-            let flags = [&["--chunks", "15,60"], budget].concat();
-            Plan::new(settings(&flags)).notes
-        };
-        let [note] = &notes(&["--budget", "20s"])[..] else {
+        let notes = |budget| Plan::new(settings(&format!("--chunks 15,60 {budget}"))).notes;
+        let [note] = &notes("--budget 20s")[..] else {
             panic!("one note")
         };
         assert!(note.contains("2 rounds") && note.contains("the budget is 20 seconds"));
-        assert!(notes(&["--budget", "60m"]).is_empty() && notes(&[]).is_empty());
-        assert!(notes(&["--rounds", "3"]).is_empty());
+        for enough in ["--budget 60m", "", "--rounds 3"] {
+            assert!(notes(enough).is_empty(), "{enough}");
+        }
     }
 
     #[test]
     fn an_engine_without_a_flag_has_one_cell_for_all_its_values() {
-        let flags = [
-            "--chunks",
-            "15,30",
-            "--axis",
-            "env:A=1,2",
-            "--gas",
-            "10M,40M",
-        ];
-        let mut settings = settings(&flags);
+        let mut settings = settings("--chunks 15,30 --axis env:A=1,2 --gas 10M,40M");
         settings.engines.push(EngineSpec {
             name: "geth".into(),
             program: "/bin/geth".into(),
@@ -463,115 +453,88 @@ mod tests {
         insta::assert_snapshot!(format!("{}\n\n{}", ids.join("\n"), plan.notes.join("\n")));
     }
 
-    /// Ids of the cells of a plan.
-    fn ids(flags: &[&str]) -> Vec<String> {
-        let plan = Plan::asked(settings(flags), false).unwrap();
-        plan.cells.into_iter().map(|cell| cell.id).collect()
-    }
-
     #[test]
     fn designs_and_exclusions_choose_cells() {
-        let axes = ["--chunks", "5,15,60", "--axis", "engine.w=1,2"];
-        let all = ids(&axes);
-        assert_eq!(all.len(), 6);
-        let with = |more: &[&str]| ids(&[&axes[..], more].concat());
-        assert_eq!(
-            with(&["--design", "one-at-a-time"]),
-            [
-                "chunk5-w_1-gas10M",
-                "chunk15-w_1-gas10M",
-                "chunk60-w_1-gas10M",
-                "chunk5-w_2-gas10M"
-            ]
-        );
-        assert_eq!(
-            with(&[
-                "--design",
-                "one-at-a-time",
-                "--base",
-                "engine.w=2",
-                "--gas",
-                "2M"
-            ]),
-            [
-                "chunk5-w_2-gas2M",
-                "chunk15-w_2-gas2M",
-                "chunk60-w_2-gas2M",
-                "chunk5-w_1-gas2M"
-            ]
-        );
-        let left = with(&[
-            "--exclude",
-            "engine.w=2,engine.multiproof-chunk-size=60",
-            "--exclude",
-            "engine.w=1,gas=10M",
-        ]);
-        assert_eq!(left, ["chunk5-w_2-gas10M", "chunk15-w_2-gas10M"]);
-        let mixed = with(&["--mix", "mainnet,whale", "--design", "one-at-a-time"]);
+        let with = |more: &str| {
+            let flags = format!("--chunks 5,15,60 --axis engine.w=1,2 {more}");
+            let plan = Plan::asked(settings(&flags), false).unwrap();
+            let ids = plan.cells.into_iter().map(|cell| cell.id);
+            ids.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(with("").split(' ').count(), 6);
+        for (flags, ids) in [
+            (
+                "--design one-at-a-time",
+                "chunk5-w_1-gas10M chunk15-w_1-gas10M chunk60-w_1-gas10M chunk5-w_2-gas10M",
+            ),
+            (
+                "--design one-at-a-time --base engine.w=2 --gas 2M",
+                "chunk5-w_2-gas2M chunk15-w_2-gas2M chunk60-w_2-gas2M chunk5-w_1-gas2M",
+            ),
+            (
+                "--exclude engine.w=2,engine.multiproof-chunk-size=60 --exclude engine.w=1,gas=10M",
+                "chunk5-w_2-gas10M chunk15-w_2-gas10M",
+            ),
+        ] {
+            assert_eq!(with(flags), ids, "{flags}");
+        }
+        let mixed = with("--mix mainnet,whale --design one-at-a-time");
+        let mixed: Vec<_> = mixed.split(' ').collect();
         assert_eq!(mixed.len(), 8);
+        let bases = [mixed[0], mixed[4]];
         assert_eq!(
-            (&*mixed[0], &*mixed[4]),
-            ("mainnet-chunk5-w_1-gas10M", "whale-chunk5-w_1-gas10M")
+            bases,
+            ["mainnet-chunk5-w_1-gas10M", "whale-chunk5-w_1-gas10M"]
         );
     }
 
     #[test]
     fn sweeps_that_are_too_large_or_empty_are_refused_with_their_size() {
-        let list = |values: u32| {
-            (1..=values)
-                .map(|n| n.to_string())
-                .collect::<Vec<_>>()
-                .join(",")
+        let axis = |name: char, values: u32| {
+            let values: Vec<String> = (1..=values).map(|n| n.to_string()).collect();
+            format!("--axis engine.{name}={}", values.join(","))
         };
-        let refused =
-            |flags: &[&str], yes: bool| Plan::asked(settings(flags), yes).unwrap_err().to_string();
-        let (tens, hundreds) = (list(10), list(100));
-        let axis = |name: &str, values: &str| format!("engine.{name}={values}");
-        let (a, b) = (axis("a", &hundreds), axis("b", &hundreds));
-        let (c, d) = (axis("c", &tens), axis("d", &hundreds));
-        let large = ["--axis", &a, "--axis", &b, "--axis", &c];
-        let told = refused(&large, false);
-        assert!(
-            told.contains("100000 cells") && told.contains("days"),
-            "{told}"
-        );
-        assert_eq!(
-            Plan::asked(settings(&large), true).unwrap().cells.len(),
-            100_000
-        );
-        let huge = [&large[..], &["--axis", &d]].concat();
-        assert!(refused(&huge, true).contains("10000000 cells"));
-        let none = ["--chunks", "5", "--exclude", "gas=10M"];
-        assert!(refused(&none, true).contains("leaves no cell"));
-        let long = ["--chunks", "5,15", "--rounds", "18446744073709551615"];
-        assert!(refused(&long, true).contains("36893488147419103230 visits"));
+        let asked = |flags: &str, yes: bool| Plan::asked(settings(flags), yes);
+        let large = [axis('a', 100), axis('b', 100), axis('c', 10)].join(" ");
+        let huge = format!("{large} {}", axis('d', 100));
+        assert_eq!(asked(&large, true).unwrap().cells.len(), 100_000);
+        for (flags, yes, parts) in [
+            (&*large, false, ["100000 cells", "days"]),
+            (&*huge, true, ["10000000 cells", ""]),
+            ("--chunks 5 --exclude gas=10M", true, ["leaves no cell", ""]),
+            (
+                "--chunks 5,15 --rounds 18446744073709551615",
+                true,
+                ["36893488147419103230 visits", ""],
+            ),
+        ] {
+            let told = asked(flags, yes).unwrap_err().to_string();
+            assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+        }
     }
 
     #[test]
     fn a_baseline_is_an_id_or_the_values_of_knobs() {
-        let chunks = ["--chunks", "15,60", "--gas", "10M,40M"];
-        let mixes = [&chunks[..], &["--mix", "mainnet,whale"]].concat();
+        let chunks = "--chunks 15,60 --gas 10M,40M";
+        let mixes = "--chunks 15,60 --gas 10M,40M --mix mainnet,whale";
         for (flags, name, levels) in [
-            (&chunks[..], "chunk60", 2),
-            (&chunks[..], "chunk60-gas10M", 1),
-            (&mixes[..], "chunk60", 4),
-            (&mixes[..], "whale-chunk60-gas10M", 1),
-            (&chunks[..], "chunk6", 0),
-            (&["--gas", "10M"][..], "", 0),
+            (chunks, "chunk60", 2),
+            (chunks, "chunk60-gas10M", 1),
+            (mixes, "chunk60", 4),
+            (mixes, "whale-chunk60-gas10M", 1),
+            (chunks, "chunk6", 0),
+            ("--gas 10M", "", 0),
         ] {
-            let flags = [flags, &["--baseline", name]].concat();
+            let flags = format!("{flags} --baseline={name}");
             match Plan::asked(settings(&flags), false) {
                 Ok(plan) => {
                     let loads = plan.loads().into_iter();
                     let found = loads.filter_map(|load| plan.baseline(&load).cloned());
-                    assert_eq!(found.count(), levels, "{flags:?}");
+                    assert_eq!(found.count(), levels, "{flags}");
                 }
                 Err(error) => {
-                    let told = error.to_string();
-                    assert!(
-                        levels == 0 && told.contains(&format!("--baseline {name} ")),
-                        "{told}"
-                    );
+                    let (told, named) = (error.to_string(), format!("--baseline {name} "));
+                    assert!(levels == 0 && told.contains(&named), "{told}");
                 }
             }
         }
@@ -580,7 +543,7 @@ mod tests {
     #[test]
     fn reads_back_what_it_writes() {
         let dir = tempfile::tempdir().unwrap();
-        let plan = Plan::new(settings(&["--axis", "engine.x=a,b", "--reset", "copy"]));
+        let plan = Plan::new(settings("--axis engine.x=a,b --reset copy"));
         assert_eq!(plan.settings.reset, ResetMethod::Copy);
         plan.write(dir.path()).unwrap();
         assert_eq!(Plan::read(dir.path()).unwrap(), plan);
@@ -612,10 +575,9 @@ mod tests {
             let list = |set: &BTreeSet<u64>, suffix: &str| {
                 set.iter().map(|n| format!("{n}{suffix}")).collect::<Vec<_>>().join(",")
             };
-            let plan = Plan::new(settings(&[
-                "--chunks", &list(&chunks, ""), "--gas", &list(&levels, "M"),
-                "--rounds", &rounds.to_string(), "--seed", &seed.to_string(),
-            ]));
+            let (sizes, gas) = (list(&chunks, ""), list(&levels, "M"));
+            let flags = format!("--chunks {sizes} --gas {gas} --rounds {rounds} --seed {seed}");
+            let plan = Plan::new(settings(&flags));
             let all = plan.cells.iter().chain(&plan.controls);
             let ids: BTreeSet<_> = all.map(|cell| cell.id.clone()).collect();
             prop_assert_eq!(plan.cells.len(), chunks.len() * levels.len());
