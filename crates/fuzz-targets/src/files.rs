@@ -4,7 +4,7 @@ use engine_api::PayloadFile;
 use engine_bench::{
     plan::Plan,
     record::{journal, log, sample},
-    sweep::{Axis, ChunkList, Gas, GasList, Span, WarmUp},
+    sweep::{Axis, ChunkList, Gas, GasList, WarmUp, duration},
 };
 use node::chainspec::ChainSpec;
 use std::{
@@ -116,7 +116,7 @@ pub(crate) fn sweep_values(bytes: &[u8]) {
         return;
     };
     let _ = (text.parse::<Axis>(), text.parse::<ChunkList>());
-    let _ = (text.parse::<WarmUp>(), Span::parse(text, "m"));
+    let _ = (text.parse::<WarmUp>(), duration(text, "m"));
     let _ = text.parse::<GasList>();
     if let Ok(gas) = text.parse::<Gas>() {
         assert_eq!(gas.to_string().parse::<Gas>().ok(), Some(gas));

@@ -1,6 +1,9 @@
 //! geth beside bench-reth in one sweep: the same state, the same payloads, its own command line.
 
-use crate::{cells, forge_state_root, rows, support::World};
+use crate::{
+    assert_throughput, cells, forge_state_root,
+    support::{World, sum},
+};
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, fs};
 use testkit::{Tool, require};
@@ -45,20 +48,11 @@ fn both_engines_are_measured_on_the_same_payloads() {
         assert_eq!(cell["visits"], 3);
     }
 
-    let hashes: BTreeSet<Vec<String>> = cells(&report)
-        .iter()
-        .map(|cell| {
-            let dir = world.path(&format!(
-                "out/visits/2-{}/measured",
-                cell["id"].as_str().unwrap()
-            ));
-            let samples = rows(&dir.join("samples.csv"));
-            samples
-                .iter()
-                .map(|row| row["block_hash"].clone())
-                .collect()
-        })
-        .collect();
+    let hashes = cells(&report).iter().map(|cell| {
+        let samples = world.samples(2, cell).into_iter();
+        samples.map(|row| row["block_hash"].clone()).collect()
+    });
+    let hashes: BTreeSet<Vec<String>> = hashes.collect();
     assert_eq!(hashes.len(), 1, "the same blocks in every cell");
     assert_eq!(hashes.first().unwrap().len(), 4);
 
@@ -68,10 +62,8 @@ fn both_engines_are_measured_on_the_same_payloads() {
     let markdown = fs::read_to_string(world.path("out/report.md")).unwrap();
     assert!(markdown.contains("| geth | - | "), "{markdown}");
     // In the grid it has a ratio with a verdict, or others have theirs to it.
-    let mut rows = ended
-        .stdout
-        .lines()
-        .filter(|line| line.starts_with(" geth "));
+    let lines = ended.stdout.lines();
+    let mut rows = lines.filter(|line| line.starts_with(" geth "));
     let said = |row: &str| row.ends_with(['?', '~', '▼', '▲']) || row.ends_with("reference");
     assert!(rows.any(said), "{}", ended.stdout);
     world.assert_no_engine();
@@ -97,18 +89,9 @@ fn geth_alone_gets_payloads_and_every_figure_follows_from_its_samples() {
 
 /// Recomputes the execution throughput of a cell of one round; gives its number of samples.
 fn recompute(world: &World, cell: &Value) -> usize {
-    let id = cell["id"].as_str().unwrap();
-    let samples = rows(&world.path(&format!("out/visits/1-{id}/measured/samples.csv")));
-    let sum = |name: &str| {
-        samples
-            .iter()
-            .map(|row| row[name].parse::<u64>().unwrap())
-            .sum::<u64>()
-    };
-    let time_ns = sum("new_payload_ns") + sum("forkchoice_updated_ns");
-    let expected = sum("gas_used") as f64 / time_ns as f64;
-    let found = cell["execution_ggas_per_second"]["value"].as_f64().unwrap();
-    assert!((found - expected).abs() < 1e-12 * expected, "{id}");
+    let samples = world.samples(1, cell);
+    let time_ns = sum(&samples, "new_payload_ns") + sum(&samples, "forkchoice_updated_ns");
+    assert_throughput(cell, "execution", sum(&samples, "gas_used"), time_ns);
     samples.len()
 }
 
@@ -118,10 +101,8 @@ fn a_wrong_state_root_gives_geth_no_number() {
     let world = World::new();
     world.ok("generate --gas 2M --count 3 --out @payloads");
     forge_state_root(&world.path("payloads/2M/payload_block_3.json"));
-    let ended = world.run(&format!(
-        "sweep --engine geth={geth} --gas 2M --rounds 1 --payloads @payloads --out @out"
-    ));
-    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let sweep = format!("sweep --engine geth={geth} --gas 2M --rounds 1 --payloads @payloads");
+    world.refused(&format!("{sweep} --out @out"), &[]);
     let failure = &world.report("out")["failures"][0];
     assert_eq!(failure["step"], "warmup");
     let cause = failure["cause"].as_str().unwrap();
@@ -148,8 +129,6 @@ fn a_datadir_of_geth_is_copied_and_no_other_block_can_be_its_base() {
         ("--axis no-such-flag=1,2 --out @c", "--no-such-flag"),
         ("--target-block 1 --count 2 --out @d", "above block 0"),
     ] {
-        let refused = world.run(&format!("{sweep} {flags}"));
-        assert_eq!(refused.code, Some(2), "{flags}: {refused:?}");
-        assert!(refused.stderr.contains(part), "{flags}: {}", refused.stderr);
+        world.refused(&format!("{sweep} {flags}"), &[part]);
     }
 }

@@ -26,7 +26,7 @@ use alloy_rpc_types_engine::{
 use engine_api::PayloadFile;
 use serde_json::Value;
 use std::{fs, path::Path};
-use support::{World, files, json, rows};
+use support::{World, files, json, parsed, rows, sum};
 use testkit::{Signal, send_signal, wait_for};
 
 /// Flags of a sweep that is over in seconds.
@@ -47,30 +47,32 @@ fn cells(report: &Value) -> &Vec<Value> {
     report["cells"].as_array().unwrap()
 }
 
+/// A throughput of a cell is what its samples say.
+fn assert_throughput(cell: &Value, metric: &str, gas: u64, time_ns: u64) {
+    let found = cell[format!("{metric}_ggas_per_second")]["value"].as_f64();
+    let (found, expected) = (found.unwrap(), gas as f64 / time_ns as f64);
+    // Reading a decimal fraction back may change its last bit.
+    assert!(
+        (found - expected).abs() < 1e-12 * expected,
+        "{}: {metric} is {found}, not {expected}",
+        cell["id"]
+    );
+}
+
 /// Recomputes a cell from the raw samples of its one visit and compares all four throughputs; gives
 /// the jobs per block.
 fn recompute(world: &World, cell: &Value) -> f64 {
-    let id = cell["id"].as_str().unwrap();
-    let samples = rows(&world.path(&format!("out/visits/1-{id}/measured/samples.csv")));
-    let of = |row: &std::collections::BTreeMap<String, String>, name: &str| -> u64 {
-        row[name].parse().unwrap()
-    };
-    let sum = |name: &str| samples.iter().map(|row| of(row, name)).sum::<u64>();
+    let samples = world.samples(1, cell);
+    let sum = |name: &str| sum(&samples, name);
     let (gas, new_payload) = (sum("gas_used"), sum("new_payload_ns"));
-    let expected = [
+    let end_ns = samples.last().unwrap()["end_ns"].parse().unwrap();
+    for (metric, time_ns) in [
         ("execution", new_payload + sum("forkchoice_updated_ns")),
         ("new_payload", new_payload),
-        ("wall_clock", of(samples.last().unwrap(), "end_ns")),
+        ("wall_clock", end_ns),
         ("engine", sum("engine_ns")),
-    ];
-    for (metric, time_ns) in expected {
-        let found = cell[format!("{metric}_ggas_per_second")]["value"].as_f64();
-        let (found, expected) = (found.unwrap(), gas as f64 / time_ns as f64);
-        // Reading a decimal fraction back may change its last bit.
-        assert!(
-            (found - expected).abs() < 1e-12 * expected,
-            "{id}: {metric} is {found}, not {expected}"
-        );
+    ] {
+        assert_throughput(cell, metric, gas, time_ns);
     }
     assert_eq!(cell["payloads"], samples.len());
     sum("jobs") as f64 / samples.len() as f64
@@ -97,23 +99,14 @@ fn the_chunk_size_acts_and_every_figure_follows_from_the_samples() {
     }
     assert!(jobs.is_sorted_by(|a, b| a > b), "jobs per block {jobs:?}");
 
-    for file in [
-        "plan.json",
-        "journal.ndjson",
-        "report.json",
-        "report.md",
-        "cells.csv",
-    ] {
+    let files = "plan.json journal.ndjson report.json report.md cells.csv";
+    for file in files.split(' ') {
         assert!(world.path("out").join(file).exists(), "{file}");
     }
     for pass in ["warmup", "measured"] {
         let dir = world.path("out/visits/1-chunk5-gas2M").join(pass);
-        for file in [
-            "samples.csv",
-            "combined_latency.csv",
-            "total_gas.csv",
-            "engine.log",
-        ] {
+        let files = "samples.csv combined_latency.csv total_gas.csv engine.log";
+        for file in files.split(' ') {
             assert!(dir.join(file).exists(), "{pass}/{file}");
         }
         assert_eq!(rows(&dir.join("combined_latency.csv")).len(), 6);
@@ -126,17 +119,11 @@ fn a_second_sweep_uses_what_the_first_one_made() {
     let world = World::new();
     world.ok(&format!("sweep --chunks 15 {SHORT} --out @first"));
     let ended = world.ok("sweep --chunks 15 --gas 2M --count 2 --out @second --json");
-    assert!(!ended.stderr.contains("making"), "{}", ended.stderr);
-    assert!(
-        !ended.stderr.contains("generating"),
-        "two payloads begin the list of six: {}",
-        ended.stderr
-    );
-    let events: Vec<Value> = ended
-        .stdout
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    // Two payloads begin the list of six.
+    for made in ["making", "generating"] {
+        assert!(!ended.stderr.contains(made), "{}", ended.stderr);
+    }
+    let events = parsed(ended.stdout.lines());
     let (report, events) = events.split_last().unwrap();
     assert_eq!(cells(report)[0]["payloads"], 2);
     let kinds: Vec<_> = events.iter().map(|event| &event["event"]["kind"]).collect();
@@ -184,22 +171,13 @@ fn forge_state_root(path: &Path) {
     let PayloadFile::BigBlock(mut envelope) = PayloadFile::read(path).unwrap() else {
         panic!("{} is no big block", path.display())
     };
-    let inner = |envelope: &mut ExecutionPayloadEnvelopeV4| {
-        envelope
-            .execution_payload
-            .payload_inner
-            .payload_inner
-            .clone()
-    };
-    assert_eq!(block_hash(&envelope), inner(&mut envelope).block_hash);
-    let header = &mut envelope.execution_payload.payload_inner.payload_inner;
-    header.state_root = B256::repeat_byte(0x42);
     let hash = block_hash(&envelope);
-    envelope
-        .execution_payload
-        .payload_inner
-        .payload_inner
-        .block_hash = hash;
+    let header = &mut envelope.execution_payload.payload_inner.payload_inner;
+    assert_eq!(hash, header.block_hash);
+    header.state_root = B256::repeat_byte(0x42);
+    let forged = block_hash(&envelope);
+    let header = &mut envelope.execution_payload.payload_inner.payload_inner;
+    header.block_hash = forged;
     PayloadFile::BigBlock(envelope).write(path).unwrap();
 }
 
@@ -208,9 +186,8 @@ fn a_wrong_state_root_is_reported_and_not_measured() {
     let world = World::new();
     world.ok("generate --gas 2M --count 3 --out @payloads");
     forge_state_root(&world.path("payloads/2M/payload_block_3.json"));
-    let ended = world.run("sweep --chunks 15 --gas 2M --payloads @payloads --out @out");
-    assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert!(ended.stderr.contains("nothing could be measured"));
+    let sweep = "sweep --chunks 15 --gas 2M --payloads @payloads --out @out";
+    world.refused(sweep, &["nothing could be measured"]);
     let report = world.report("out");
     let [cell] = cells(&report).as_slice() else {
         panic!("{report}")
@@ -222,10 +199,9 @@ fn a_wrong_state_root_is_reported_and_not_measured() {
     let failure = &report["failures"][0];
     assert_eq!(failure["step"], "warmup");
     let cause = failure["cause"].as_str().unwrap();
-    assert!(cause.contains("block 3"), "{cause}");
-    assert!(cause.contains("INVALID: "), "{cause}");
-    assert!(cause.contains("state root"), "{cause}");
-    assert!(cause.contains(&"42".repeat(32)), "{cause}");
+    for part in ["block 3", "INVALID: ", "state root", &"42".repeat(32)] {
+        assert!(cause.contains(part), "{cause}");
+    }
     assert!(!cause.contains('\n'));
     world.assert_no_engine();
 }
@@ -305,21 +281,12 @@ fn a_datadir_of_the_user_is_copied_unless_it_is_worked_on_in_place() {
     let changed = files(&world.path("datadir"));
     let database = Path::new("db/mdbx.dat");
     assert!(changed[database] != before[database], "it was not used");
-    let base = |out: &str| {
-        let journal = fs::read_to_string(world.path(out).join("journal.ndjson")).unwrap();
-        let started: Value = serde_json::from_str(journal.lines().nth(1).unwrap()).unwrap();
-        started["event"]["base"].clone()
-    };
+    let base = |out: &str| world.journal(out)[0]["event"]["base"].clone();
     assert_eq!(base("copied"), base("placed"));
 
     // It now ends at the last payload: a target ahead of it is refused, one behind is unwound to.
-    let ahead = world.run(&format!("{sweep} --target-block 9 --out @ahead"));
-    assert_eq!(ahead.code, Some(2));
-    assert!(
-        ahead.stderr.contains("--target-block 9 is above block 4"),
-        "{}",
-        ahead.stderr
-    );
+    let ahead = format!("{sweep} --target-block 9 --out @ahead");
+    world.refused(&ahead, &["--target-block 9 is above block 4"]);
     world.ok(&format!("{sweep} --target-block 0 --out @unwound"));
     assert_eq!(base("unwound"), base("copied"));
 }

@@ -28,15 +28,11 @@ fn sealed_cache() -> &'static Path {
             fs::remove_dir_all(&dir).unwrap();
         }
         fs::create_dir(&dir).unwrap();
-        let world = World {
-            folder: tempfile::tempdir().unwrap(),
-        };
+        let world = World::empty();
         world.ok("generate --gas 2M --count 6 --out @payloads");
-        let status = Command::new("mv")
-            .arg(world.path("cache"))
-            .arg(&dir)
-            .status();
-        assert!(status.unwrap().success());
+        let mut moving = Command::new("mv");
+        let moved = moving.arg(world.path("cache")).arg(&dir).status();
+        assert!(moved.unwrap().success());
         dir.join("cache")
     })
 }
@@ -120,6 +116,19 @@ impl World {
         ended
     }
 
+    /// Runs the program, which has to refuse with code 2, saying all of this; gives what it said.
+    pub(crate) fn refused(&self, line: &str, parts: &[&str]) -> String {
+        let Ended { code, stderr, .. } = self.run(line);
+        assert_eq!(code, Some(2), "{line}: {stderr}");
+        for part in parts {
+            assert!(
+                stderr.contains(part),
+                "{line}: `{part}` is not in: {stderr}"
+            );
+        }
+        stderr
+    }
+
     /// Starts the program with its output kept.
     pub(crate) fn start(&self, line: &str) -> Running {
         Running::start(&mut self.command(line))
@@ -128,6 +137,23 @@ impl World {
     /// `report.json` of a results folder.
     pub(crate) fn report(&self, out: &str) -> Value {
         json(&self.path(out).join("report.json"))
+    }
+
+    /// A file of this test's folder.
+    pub(crate) fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// The records of a results folder's journal, without its header.
+    pub(crate) fn journal(&self, out: &str) -> Vec<Value> {
+        let journal = self.text(&format!("{out}/journal.ndjson"));
+        parsed(journal.lines().skip(1))
+    }
+
+    /// Rows of the samples that a visit of a cell was measured by.
+    pub(crate) fn samples(&self, round: u64, cell: &Value) -> Vec<Row> {
+        let cell = cell["id"].as_str().unwrap();
+        rows(&self.path(&format!("out/visits/{round}-{cell}/measured/samples.csv")))
     }
 
     /// The pid of the engine that a running sweep has started; `None` between two.
@@ -144,14 +170,16 @@ impl World {
             let line = fs::read(dir.path().join("cmdline")).unwrap_or_default();
             String::from_utf8_lossy(&line).contains(&*work.to_string_lossy())
         };
-        let left: Vec<_> = fs::read_dir("/proc")
-            .unwrap()
-            .flatten()
-            .filter(mine)
-            .map(|dir| dir.path())
-            .collect();
+        let running = fs::read_dir("/proc").unwrap().flatten();
+        let left: Vec<_> = running.filter(mine).map(|dir| dir.path()).collect();
         assert!(left.is_empty(), "left behind: {left:?}");
     }
+}
+
+/// Lines of JSON.
+pub(crate) fn parsed<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<Value> {
+    let values = lines.map(serde_json::from_str);
+    values.collect::<Result<_, _>>().unwrap()
 }
 
 pub(crate) fn json(path: &Path) -> Value {
@@ -175,14 +203,22 @@ pub(crate) fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Rows of a CSV file by column name.
-pub(crate) fn rows(path: &Path) -> Vec<BTreeMap<String, String>> {
+/// A row of a CSV file by column name.
+pub(crate) type Row = BTreeMap<String, String>;
+
+/// Rows of a CSV file.
+pub(crate) fn rows(path: &Path) -> Vec<Row> {
     let text = fs::read_to_string(path).unwrap();
-    let mut lines = text
-        .lines()
-        .map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
-    let header = lines.next().unwrap();
+    let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned));
+    let header: Vec<String> = lines.next().unwrap().collect();
     lines
         .map(|line| header.iter().cloned().zip(line).collect())
         .collect()
+}
+
+/// The sum of a column.
+pub(crate) fn sum(rows: &[Row], column: &str) -> u64 {
+    rows.iter()
+        .map(|row| row[column].parse::<u64>().unwrap())
+        .sum()
 }

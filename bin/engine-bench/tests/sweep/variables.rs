@@ -9,19 +9,14 @@ const ONE: &str = "--gas 2M --count 1 --warmup none --chunks 60";
 
 /// Whether the engine of a visit told of its blocks, which it does unless it is to tell of warnings only.
 fn tells_of_blocks(world: &World, visit: &str) -> bool {
-    let log = world.path(&format!("out/visits/{visit}/measured/engine.log"));
-    let log = fs::read_to_string(log).unwrap();
+    let log = world.text(&format!("out/visits/{visit}/measured/engine.log"));
     log.contains("Block added to canonical chain")
 }
 
 /// The variables in the manifest of a journal.
 fn recorded(world: &World) -> Value {
-    let journal = fs::read_to_string(world.path("out/journal.ndjson")).unwrap();
-    let records = journal
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap());
-    let mut variables =
-        records.map(|record: Value| record["event"]["manifest"]["variables"].clone());
+    let records = world.journal("out").into_iter();
+    let mut variables = records.map(|record| record["event"]["manifest"]["variables"].clone());
     variables.find(Value::is_object).unwrap()
 }
 

@@ -1,9 +1,8 @@
 //! States and payloads made by the real program, a replay of them on a node that runs by itself,
 //! and inputs that cannot be used.
 
-use crate::support::{World, files, json, rows};
-use serde_json::Value;
-use std::{fs, path::Path};
+use crate::support::{World, files, json, parsed, rows};
+use std::fs;
 use testkit::{Ended, Pipe, Running};
 
 /// A node on a datadir.
@@ -55,11 +54,7 @@ fn payloads_are_replayed_on_a_node_that_somebody_started() {
         node.auth_url
     );
     fs::write(world.path("short.hex"), "00ff").unwrap();
-    let refused = world.run(&format!("{replay} @short.hex"));
-    assert_eq!(refused.code, Some(2));
-    for part in ["short.hex", "32 bytes"] {
-        assert!(refused.stderr.contains(part), "{}", refused.stderr);
-    }
+    world.refused(&format!("{replay} @short.hex"), &["short.hex", "32 bytes"]);
 
     let ended = world.ok(&format!("{replay} @datadir/jwt.hex --out @out"));
     assert!(ended.stdout.contains("execution_ggas_per_second"));
@@ -76,9 +71,8 @@ fn payloads_are_replayed_on_a_node_that_somebody_started() {
 
 /// The genesis hash that a command of the engine logs.
 fn genesis_hash(log: &str) -> &str {
-    let line = log
-        .lines()
-        .find(|line| line.contains("INFO Genesis block hash="));
+    let mut lines = log.lines();
+    let line = lines.find(|line| line.contains("INFO Genesis block hash="));
     line.unwrap().rsplit_once("hash=").unwrap().1.trim()
 }
 
@@ -96,23 +90,8 @@ fn every_form_of_a_state_has_the_same_root_and_genesis_hash() {
     let (genesis, dump) = (all(genesis), all(dump));
     assert_eq!(genesis_hash(&genesis), genesis_hash(&dump));
 
-    let first = fs::read_to_string(world.path("dump.jsonl")).unwrap();
-    let first: Value = serde_json::from_str(first.lines().next().unwrap()).unwrap();
-    assert_eq!(first["root"], root("made"));
-}
-
-/// Runs a sweep that nothing can be measured in, and checks what it says.
-fn refused(world: &World, line: &str, parts: &[&str]) {
-    let ended = world.run(line);
-    assert_eq!(ended.code, Some(2), "{line}: {ended:?}");
-    for part in parts {
-        assert!(
-            ended.stderr.contains(part),
-            "{line}: `{part}` is not in: {}",
-            ended.stderr
-        );
-    }
-    world.assert_no_engine();
+    let first = parsed(world.text("dump.jsonl").lines().take(1));
+    assert_eq!(first[0]["root"], root("made"));
 }
 
 #[test]
@@ -122,12 +101,10 @@ fn a_datadir_in_use_is_left_alone() {
     let node = Node::start(&world, "datadir");
     let owner = format!("in use by process {}", node.process.id());
     let sweep = "sweep --datadir @datadir --chunks 15 --gas 2M --count 2";
-    refused(&world, &format!("{sweep} --out @copy"), &[&owner]);
-    refused(
-        &world,
-        &format!("{sweep} --in-place --out @here"),
-        &[&owner],
-    );
+    for flags in ["--out @copy", "--in-place --out @here"] {
+        world.refused(&format!("{sweep} {flags}"), &[&owner]);
+        world.assert_no_engine();
+    }
 }
 
 #[test]
@@ -135,11 +112,11 @@ fn a_datadir_of_another_chain_than_the_payloads_is_refused() {
     let world = World::new();
     world.ok("generate --gas 2M --count 3 --out @payloads");
     world.ok("init --seed 2 --datadir @other");
-    refused(
-        &world,
+    world.refused(
         "sweep --datadir @other --payloads @payloads --gas 2M --chunks 15 --out @out",
         &["payloads", "of another chain or branch"],
     );
+    world.assert_no_engine();
 }
 
 #[test]
@@ -151,37 +128,24 @@ fn payloads_are_generated_only_on_a_state_that_says_what_it_is() {
     let root = json(&note)["state_root"].as_str().unwrap().to_owned();
     let sweep = "sweep --datadir @datadir --chunks 15 --gas 2M --count 2 --seed 77";
 
-    fs::write(
-        &note,
-        text.replace(&root, &format!("0x{}", "42".repeat(32))),
-    )
-    .unwrap();
-    refused(
-        &world,
-        &format!("{sweep} --out @forged"),
-        &["cannot be generated", &root, "--payloads"],
-    );
+    let forged = text.replace(&root, &format!("0x{}", "42".repeat(32)));
+    fs::write(&note, forged).unwrap();
+    let parts = ["cannot be generated", &root, "--payloads"];
+    world.refused(&format!("{sweep} --out @forged"), &parts);
+    world.assert_no_engine();
     fs::remove_file(&note).unwrap();
-    refused(
-        &world,
-        &format!("{sweep} --out @unknown"),
-        &["cannot be generated", "base-state.json", "--payloads"],
-    );
+    let parts = ["cannot be generated", "base-state.json", "--payloads"];
+    world.refused(&format!("{sweep} --out @unknown"), &parts);
+    world.assert_no_engine();
 }
 
 #[test]
 fn a_results_folder_is_not_overwritten() {
     let world = World::new();
-    let folder = world.path("out");
-    fs::create_dir(&folder).unwrap();
-    fs::write(folder.join("plan.json"), "{}").unwrap();
-    refused(
-        &world,
-        "sweep --chunks 15 --gas 2M --count 2 --out @out",
-        &["is not empty", "--resume"],
-    );
-    assert_eq!(
-        fs::read(Path::new(&folder).join("plan.json")).unwrap(),
-        b"{}"
-    );
+    fs::create_dir(world.path("out")).unwrap();
+    fs::write(world.path("out/plan.json"), "{}").unwrap();
+    let sweep = "sweep --chunks 15 --gas 2M --count 2 --out @out";
+    world.refused(sweep, &["is not empty", "--resume"]);
+    world.assert_no_engine();
+    assert_eq!(world.text("out/plan.json"), "{}");
 }

@@ -9,6 +9,7 @@ pub use origin::{ORIGIN_FILE, Origin};
 
 use crate::owner::Owner;
 use etcetera::BaseStrategy as _;
+use eyre::{Report, Result, bail, eyre};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -32,47 +33,25 @@ pub(crate) const GENERATION: u32 = 1;
 const OWNER_LOOKS: u32 = 40;
 const OWNER_PAUSE: Duration = Duration::from_millis(25);
 
-/// Why the cache cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum CacheError {
-    /// The user has no home.
-    #[error("failed to find a cache folder: no home directory is known; name one with --cache-dir")]
-    NoHome,
-    /// A folder or file in it failed.
-    #[error("failed to {action} {path}: {reason}")]
-    Io {
-        /// What was attempted.
-        action: &'static str,
-        /// Where.
-        path: PathBuf,
-        /// The system's reason.
-        reason: io::Error,
-    },
-    /// Another run works in the same cache.
-    #[error("another run (pid {owner}) is using {path}; wait for it, or give another --cache-dir")]
-    InUse {
-        /// The lock file.
-        path: PathBuf,
-        /// Its pid, as it wrote it.
-        owner: String,
-    },
+/// The error of a file or folder that could not be used as `action` says.
+pub(crate) fn failed<'a>(action: &'a str, path: &'a Path) -> impl Fn(io::Error) -> Report + Copy {
+    move |reason| eyre!("failed to {action} {}: {reason}", path.display())
 }
 
 /// The cache folder: the one asked for, made absolute, or the user's (XDG).
 ///
 /// # Errors
 /// When there is none or its path cannot be made absolute.
-pub fn directory(asked: Option<&Path>) -> Result<PathBuf, CacheError> {
-    match asked {
-        Some(path) => std::path::absolute(path).map_err(|reason| CacheError::Io {
-            action: "precision",
-            path: path.to_owned(),
-            reason,
-        }),
-        None => etcetera::choose_base_strategy()
-            .map(|strategy| strategy.cache_dir().join(NAME))
-            .map_err(|_| CacheError::NoHome),
+pub fn directory(asked: Option<&Path>) -> Result<PathBuf> {
+    if let Some(path) = asked {
+        return std::path::absolute(path).map_err(failed("precision", path));
     }
+    let Ok(strategy) = etcetera::choose_base_strategy() else {
+        bail!(
+            "failed to find a cache folder: no home directory is known; name one with --cache-dir"
+        );
+    };
+    Ok(strategy.cache_dir().join(NAME))
 }
 
 /// The folders inside a cache directory.
@@ -91,9 +70,8 @@ impl Cache {
 
     /// The folder of the base state that a profile and a seed make.
     pub fn state(&self, profile: &str, seed: u64) -> PathBuf {
-        self.root
-            .join("states")
-            .join(format!("{}-seed{seed}", file_safe(profile)))
+        let name = format!("{}-seed{seed}", file_safe(profile));
+        self.root.join("states").join(name)
     }
 
     /// Whether the base state that a profile and a seed make is there and whole.
@@ -131,29 +109,23 @@ impl Cache {
     /// Takes the working folder for this process until the guard is dropped.
     ///
     /// # Errors
-    /// [`CacheError::InUse`] when another process holds it.
-    pub fn lock_work(&self) -> Result<WorkLock, CacheError> {
+    /// When another process holds it, which is named.
+    pub fn lock_work(&self) -> Result<WorkLock> {
         let dir = self.work();
         make_dir(&dir)?;
         let path = dir.join("lock");
-        let failed = |reason| CacheError::Io {
-            action: "lock",
-            path: path.clone(),
-            reason,
-        };
-        let file = File::options()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(failed)?;
+        let failed = failed("lock", &path);
+        let mut options = File::options();
+        let options = options.write(true).create(true).truncate(false);
+        let file = options.open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::Error(reason)) => return Err(failed(reason)),
-            Err(TryLockError::WouldBlock) => {
-                let owner = owner(&path);
-                return Err(CacheError::InUse { path, owner });
-            }
+            Err(TryLockError::WouldBlock) => bail!(
+                "another run (pid {}) is using {}; wait for it, or give another --cache-dir",
+                owner(&path),
+                path.display()
+            ),
         }
         file.set_len(0)
             .and_then(|()| serde_json::to_writer(&file, &Owner::this()).map_err(io::Error::from))
@@ -209,17 +181,13 @@ impl Building {
     ///
     /// # Errors
     /// When the folder above cannot be written.
-    pub fn new(target: &Path) -> Result<Self, CacheError> {
+    pub fn new(target: &Path) -> Result<Self> {
         let parent = target.parent().unwrap_or(Path::new("."));
         make_dir(parent)?;
         let temporary = tempfile::Builder::new()
             .prefix(".building-")
             .tempdir_in(parent)
-            .map_err(|reason| CacheError::Io {
-                action: "create",
-                path: parent.to_owned(),
-                reason,
-            })?;
+            .map_err(failed("create", parent))?;
         Ok(Self {
             temporary,
             target: target.to_owned(),
@@ -240,15 +208,11 @@ impl Building {
     ///
     /// # Errors
     /// When the old folder cannot be removed or the new one not renamed.
-    pub fn finish(self) -> Result<PathBuf, CacheError> {
+    pub fn finish(self) -> Result<PathBuf> {
         remove_dir(&self.target)?;
-        let failed = |reason| CacheError::Io {
-            action: "rename",
-            path: self.target.clone(),
-            reason,
-        };
         // Renamed first and disowned after: a failed rename still cleans up.
-        fs::rename(self.temporary.path(), &self.target).map_err(failed)?;
+        let renamed = fs::rename(self.temporary.path(), &self.target);
+        renamed.map_err(failed("rename", &self.target))?;
         drop(self.temporary.keep());
         Ok(self.target)
     }
@@ -267,18 +231,9 @@ struct Seal {
 ///
 /// # Errors
 /// When it cannot be listed or written.
-pub(crate) fn seal(dir: &Path) -> Result<(), CacheError> {
-    let failed = |reason| CacheError::Io {
-        action: "seal",
-        path: dir.to_owned(),
-        reason,
-    };
-    let seal = Seal {
-        generation: GENERATION,
-        files: lengths(dir).map_err(failed)?,
-    };
-    let json = serde_json::to_vec(&seal).map_err(|error| failed(error.into()))?;
-    fs::write(dir.join(SEAL_FILE), json).map_err(failed)
+pub(crate) fn seal(dir: &Path) -> Result<()> {
+    let write = || fs::write(dir.join(SEAL_FILE), serde_json::to_vec(&Seal::of(dir)?)?);
+    write().map_err(failed("seal", dir))
 }
 
 /// Whether a folder still holds what its seal says. Content is attested when an engine has
@@ -286,13 +241,16 @@ pub(crate) fn seal(dir: &Path) -> Result<(), CacheError> {
 pub(crate) fn is_whole(dir: &Path) -> bool {
     let seal = fs::read(dir.join(SEAL_FILE)).ok();
     let seal: Option<Seal> = seal.and_then(|json| serde_json::from_slice(&json).ok());
-    let now = lengths(dir).ok();
-    seal.zip(now).is_some_and(|(seal, files)| {
-        seal == Seal {
+    seal.is_some_and(|seal| Seal::of(dir).is_ok_and(|now| now == seal))
+}
+
+impl Seal {
+    fn of(dir: &Path) -> io::Result<Self> {
+        Ok(Self {
             generation: GENERATION,
-            files,
-        }
-    })
+            files: lengths(dir)?,
+        })
+    }
 }
 
 fn lengths(dir: &Path) -> io::Result<BTreeMap<PathBuf, u64>> {
@@ -313,36 +271,26 @@ fn lengths(dir: &Path) -> io::Result<BTreeMap<PathBuf, u64>> {
 }
 
 /// Creates a folder and those above it.
-pub(crate) fn make_dir(path: &Path) -> Result<(), CacheError> {
-    fs::create_dir_all(path).map_err(|reason| CacheError::Io {
-        action: "create",
-        path: path.to_owned(),
-        reason,
-    })
+pub(crate) fn make_dir(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).map_err(failed("create", path))
 }
 
 /// Removes a folder with what is in it; one that is not there is fine.
-pub(crate) fn remove_dir(path: &Path) -> Result<(), CacheError> {
+pub(crate) fn remove_dir(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
-        Err(reason) if reason.kind() != io::ErrorKind::NotFound => Err(CacheError::Io {
-            action: "remove",
-            path: path.to_owned(),
-            reason,
-        }),
+        Err(reason) if reason.kind() != io::ErrorKind::NotFound => {
+            Err(failed("remove", path)(reason))
+        }
         _ => Ok(()),
     }
 }
 
 /// The text with everything that may trouble a file name replaced by a dash.
 pub(crate) fn file_safe(text: &str) -> String {
-    let safe = |c: char| {
-        if c.is_ascii_alphanumeric() || ".-_".contains(c) {
-            c
-        } else {
-            '-'
-        }
-    };
-    text.chars().map(safe).collect()
+    text.replace(
+        |c: char| !(c.is_ascii_alphanumeric() || ".-_".contains(c)),
+        "-",
+    )
 }
 
 #[cfg(test)]

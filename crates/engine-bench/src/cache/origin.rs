@@ -3,8 +3,9 @@
 //!
 //! Invariant: the note is a claim. Who uses it compares its state root with the engine's block 0.
 
-use super::{CacheError, GENERATION};
+use super::{GENERATION, failed};
 use alloy_primitives::B256;
+use eyre::Result;
 use serde::{Deserialize, Serialize};
 use std::{fs, io, path::Path};
 
@@ -35,7 +36,7 @@ impl Origin {
     ///
     /// # Errors
     /// When the datadir's chain file cannot be read or the note not be written.
-    pub fn leave(datadir: &Path, profile: &str, seed: u64) -> Result<Self, CacheError> {
+    pub fn leave(datadir: &Path, profile: &str, seed: u64) -> Result<Self> {
         let origin = Self {
             format: FORMAT.to_owned(),
             generation: GENERATION,
@@ -46,11 +47,7 @@ impl Origin {
         let path = datadir.join(ORIGIN_FILE);
         let json = serde_json::to_vec_pretty(&origin).map_err(io::Error::from);
         let written = json.and_then(|json| fs::write(&path, json));
-        written.map_err(|reason| CacheError::Io {
-            action: "write",
-            path,
-            reason,
-        })?;
+        written.map_err(failed("write", &path))?;
         Ok(origin)
     }
 
@@ -63,23 +60,15 @@ impl Origin {
 }
 
 /// The state root that the embedded engine computed for the state.
-fn state_root(datadir: &Path) -> Result<B256, CacheError> {
+fn state_root(datadir: &Path) -> Result<B256> {
     #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
     struct Chain {
-        #[serde(rename = "stateRoot")]
         state_root: B256,
     }
     let path = datadir.join(CHAIN_FILE);
-    let chain = fs::read(&path)
-        .and_then(|json| serde_json::from_slice::<Chain>(&json).map_err(io::Error::from));
-    match chain {
-        Ok(chain) => Ok(chain.state_root),
-        Err(reason) => Err(CacheError::Io {
-            action: "read",
-            path,
-            reason,
-        }),
-    }
+    let read = || Ok(serde_json::from_slice::<Chain>(&fs::read(&path)?)?.state_root);
+    read().map_err(failed("read", &path))
 }
 
 #[cfg(test)]

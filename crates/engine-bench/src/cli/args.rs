@@ -5,16 +5,16 @@
 use crate::guard::GuardMode;
 use crate::profile::Profiler;
 use crate::sweep::{
-    Axis, ChunkList, Design, Exclusion, GasList, Order, Percent, ResetMethod, Setting, Span,
-    ValueError, WarmUp,
+    Axis, ChunkList, Design, Exclusion, GasList, Order, ResetMethod, Setting, ValueError, WarmUp,
+    duration, percent,
 };
 use crate::trace::Wanted;
 use clap::Args;
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Parses a duration; one without a unit is refused with this one.
-fn span(unit: &'static str) -> impl Fn(&str) -> Result<Span, ValueError> + Clone {
-    move |text| Span::parse(text, unit)
+fn span(unit: &'static str) -> impl Fn(&str) -> Result<Duration, ValueError> + Clone {
+    move |text| duration(text, unit)
 }
 
 /// Flags that say which generated state is meant.
@@ -92,14 +92,14 @@ pub struct SweepArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: Option<u64>,
     /// Without --rounds: measure until intervals are this narrow [default: 1%]
-    #[arg(long, value_name = "P%", conflicts_with = "rounds")]
-    pub precision: Option<Percent>,
+    #[arg(long, value_name = "P%", value_parser = percent, conflicts_with = "rounds")]
+    pub precision: Option<f64>,
     /// Without --rounds: measure no longer than this, as in 20m [default: 4 rounds]
     #[arg(long, value_name = "D", value_parser = span("m"), conflicts_with = "rounds")]
-    pub budget: Option<Span>,
+    pub budget: Option<Duration>,
     /// Smallest difference that matters, as in 1% [default: 1%]
-    #[arg(hide_short_help = true, long, value_name = "P%")]
-    pub min_effect: Option<Percent>,
+    #[arg(hide_short_help = true, long, value_name = "P%", value_parser = percent)]
+    pub min_effect: Option<f64>,
     /// Cell that the others of its level are compared with, by its id or its values, as in chunk60
     /// [default: the highest]
     #[arg(hide_short_help = true, long, value_name = "CELL")]
@@ -130,16 +130,16 @@ pub struct SweepArgs {
     pub reset: ResetMethod,
     /// Pause after every payload, as in 400ms [default: none]
     #[arg(hide_short_help = true, long, value_name = "D", value_parser = span("ms"))]
-    pub wait_time: Option<Span>,
+    pub wait_time: Option<Duration>,
     /// Wait after every (persistence threshold + 1) payloads until they are persisted
     #[arg(hide_short_help = true, long)]
     pub wait_for_persistence: bool,
     /// Longest time an engine may take to become ready
     #[arg(hide_short_help = true, long, default_value = "120s", value_name = "D", value_parser = span("s"))]
-    pub ready_timeout: Span,
+    pub ready_timeout: Duration,
     /// Longest time an engine may take to answer one request
     #[arg(hide_short_help = true, long, default_value = "120s", value_name = "D", value_parser = span("s"))]
-    pub request_timeout: Span,
+    pub request_timeout: Duration,
     /// Results folder [default: results/UTC-TIME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -203,10 +203,10 @@ pub struct ReplayArgs {
     pub out: Option<PathBuf>,
     /// Pause after every payload, as in 400ms [default: none]
     #[arg(long, value_name = "D", value_parser = span("ms"))]
-    pub wait_time: Option<Span>,
+    pub wait_time: Option<Duration>,
     /// Longest time the engine may take to answer one request
     #[arg(long, default_value = "120s", value_name = "D", value_parser = span("s"))]
-    pub request_timeout: Span,
+    pub request_timeout: Duration,
 }
 
 /// Flags of `init`.
@@ -295,27 +295,11 @@ pub struct CompareArgs {
     ///
     /// Shown means that the whole interval is beyond it, and beyond the noise floor. Code 2 means that nothing
     /// could be shown: fewer than three rounds, no noise floor, no numbers, or other payloads.
-    #[arg(long, value_name = "P%")]
-    pub fail_on_regression: Option<Percent>,
+    #[arg(long, value_name = "P%", value_parser = percent)]
+    pub fail_on_regression: Option<f64>,
     /// Print JSON instead of tables
     #[arg(long)]
     pub json: bool,
-}
-
-/// Flags of `man`.
-#[derive(Debug, Clone, Args)]
-pub struct ManArgs {
-    /// A verb, as in sweep [default: the program]
-    #[arg(value_name = "VERB")]
-    pub verb: Option<String>,
-}
-
-/// Flags of `verify-results`.
-#[derive(Debug, Clone, Args)]
-pub struct VerifyResultsArgs {
-    /// The results folder of a sweep
-    #[arg(value_name = "DIR")]
-    pub dir: PathBuf,
 }
 
 /// Flags of `report`.

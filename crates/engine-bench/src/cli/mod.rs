@@ -6,11 +6,12 @@
 mod args;
 
 pub use args::{
-    CompareArgs, DoctorArgs, GenerateArgs, InitArgs, ManArgs, ObserveArgs, Observing, ReplayArgs,
-    ReportArgs, StateArgs, SweepArgs, VerifyResultsArgs,
+    CompareArgs, DoctorArgs, GenerateArgs, InitArgs, ObserveArgs, Observing, ReplayArgs,
+    ReportArgs, StateArgs, SweepArgs,
 };
 
 use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 
 /// Exit code of a command that was refused or could not measure anything.
 pub const EXIT_NOTHING_MEASURED: u8 = 2;
@@ -69,7 +70,11 @@ pub enum Verb {
     #[command(after_help = COMPARE_HELP)]
     Compare(CompareArgs),
     /// Recompute every published number of a results folder from its raw samples
-    VerifyResults(VerifyResultsArgs),
+    VerifyResults {
+        /// The results folder of a sweep
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
     /// List what on this machine disturbs measurements
     Doctor(DoctorArgs),
     /// Start or stop Prometheus, Jaeger and Grafana on this machine, with the shipped configuration
@@ -82,5 +87,9 @@ pub enum Verb {
         shell: clap_complete::Shell,
     },
     /// Print the manual page of the program, or of a verb
-    Man(ManArgs),
+    Man {
+        /// A verb, as in sweep [default: the program]
+        #[arg(value_name = "VERB")]
+        verb: Option<String>,
+    },
 }

@@ -14,13 +14,7 @@ use std::{
 };
 
 pub(crate) fn compare(args: &CompareArgs) -> Result<ExitCode> {
-    let ((dir_a, cell_a), (dir_b, cell_b)) = (side(&args.a), side(&args.b));
-    let (a, b) = (
-        analyze::read_outcome(&dir_a)?,
-        analyze::read_outcome(&dir_b)?,
-    );
-    check_cell(&a, cell_a.as_deref(), &dir_a)?;
-    check_cell(&b, cell_b.as_deref(), &dir_b)?;
+    let ((dir_a, cell_a, a), (dir_b, cell_b, b)) = (read(&args.a)?, read(&args.b)?);
     let same_sweep = dir_a.canonicalize()? == dir_b.canonicalize()?;
     if same_sweep && (cell_a == cell_b || cell_a.is_none() || cell_b.is_none()) {
         bail!(
@@ -28,17 +22,11 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<ExitCode> {
             dir_a.display()
         );
     }
-    let (side_a, side_b) = (
-        Side {
-            outcome: &a,
-            cell: cell_a.as_deref(),
-        },
-        Side {
-            outcome: &b,
-            cell: cell_b.as_deref(),
-        },
-    );
-    let between = analyze::between(&side_a, &side_b, same_sweep);
+    let [a, b] = [(&a, &cell_a), (&b, &cell_b)].map(|(outcome, cell)| Side {
+        outcome,
+        cell: cell.as_deref(),
+    });
+    let between = analyze::between(&a, &b, same_sweep);
     if between.cells.is_empty() {
         bail!("the two have no measured cell in common; name one of each as DIR:CELL");
     }
@@ -55,24 +43,29 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<ExitCode> {
     let Some(part) = args.fail_on_regression else {
         return Ok(ExitCode::SUCCESS);
     };
-    let (code, words) = judge(&between, part.0);
+    let (code, words) = judge(&between, part);
     if let Some(words) = words {
         eprintln!("{words}");
     }
     Ok(ExitCode::from(code))
 }
 
-/// A named cell has to be one of the plan's: what an A/A control differs by is the noise floor.
-fn check_cell(outcome: &Outcome, cell: Option<&str>, dir: &Path) -> Result<()> {
+/// The folder of a side, the cell that it names, and what was measured. A named cell has to be one of the
+/// plan's: what an A/A control differs by is the noise floor.
+fn read(typed: &Path) -> Result<(PathBuf, Option<String>, Outcome)> {
+    let (dir, cell) = side(typed);
+    let outcome = analyze::read_outcome(&dir)?;
     let mut cells = outcome.plan.cells.iter();
-    match cell.filter(|cell| !cells.any(|found| found.id == *cell)) {
-        None => Ok(()),
-        Some(cell) => bail!(
+    if let Some(cell) = &cell
+        && !cells.any(|found| found.id == *cell)
+    {
+        bail!(
             "{} has no cell {cell}; it has {}",
             dir.display(),
             outcome.plan.some_ids()
-        ),
+        );
     }
+    Ok((dir, cell, outcome))
 }
 
 /// The code that says whether something got slower by more than `part`, and words about it. Without a verdict
@@ -110,14 +103,10 @@ fn judge(between: &Between, part: f64) -> (u8, Option<String>) {
             "so few rounds tell no regression from noise; measure both with --rounds 3 or more",
         ),
     ];
-    let mut unknown = unknown
-        .into_iter()
-        .filter_map(|(cells, why)| Some((cells?, why)));
-    if let Some((cells, why)) = unknown.next() {
-        return (
-            EXIT_NOTHING_MEASURED,
-            Some(format!("error: {cells}: {why}")),
-        );
+    let said = |(cells, why): (Option<String>, &str)| Some(format!("error: {}: {why}", cells?));
+    let unknown = unknown.into_iter().find_map(said);
+    if unknown.is_some() {
+        return (EXIT_NOTHING_MEASURED, unknown);
     }
     let open = ids(&|cell| cell.may_be_regression(part)).map(|cells| {
         format!(

@@ -10,7 +10,7 @@ use crate::{
 };
 use clap::Parser;
 use engine_api::PayloadFile;
-use eyre::{Result, WrapErr as _, eyre};
+use eyre::{Result, WrapErr as _, ensure};
 use std::{fs, path::Path, process::ExitCode};
 use workload::Manifest;
 
@@ -25,13 +25,8 @@ pub(crate) fn generate(args: &GenerateArgs) -> Result<ExitCode> {
     }
     let progress = Progress::new(false);
     let logs = tempfile::tempdir()?;
-    let prepared = super::runtime()?.block_on(async {
-        tokio::select! {
-            biased;
-            () = super::interrupted() => Err(eyre!("interrupted")),
-            prepared = run::prepare(settings, logs.path(), &progress) => Ok(prepared?),
-        }
-    });
+    let preparing = async { Ok(run::prepare(settings, logs.path(), &progress).await?) };
+    let prepared = super::prepare(preparing);
     progress.end();
     let prepared = prepared?;
     let mix = settings.mixes().concat();
@@ -72,12 +67,11 @@ fn settings(args: &GenerateArgs) -> Result<Settings> {
 /// Creates a folder; one that exists must be empty.
 fn make_empty(dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).wrap_err_with(|| format!("failed to create {}", dir.display()))?;
-    if fs::read_dir(dir)?.next().is_some() {
-        return Err(eyre!(
-            "the folder {} is not empty; give another --out",
-            dir.display()
-        ));
-    }
+    ensure!(
+        fs::read_dir(dir)?.next().is_none(),
+        "the folder {} is not empty; give another --out",
+        dir.display()
+    );
     Ok(())
 }
 
@@ -85,9 +79,8 @@ fn make_empty(dir: &Path) -> Result<()> {
 /// list.
 fn copy(from: &Path, to: &Path, count: u64) -> Result<()> {
     let mut manifest = Manifest::read(from)?;
-    manifest
-        .blocks
-        .truncate(usize::try_from(count).unwrap_or(usize::MAX));
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    manifest.blocks.truncate(count);
     for block in &manifest.blocks {
         let name = PayloadFile::name(block.number);
         let target = to.join(&name);

@@ -27,13 +27,7 @@ pub(crate) fn init(args: &InitArgs) -> Result<ExitCode> {
         profile: &name,
         seed: args.state.seed,
     };
-    let datadir = super::runtime()?.block_on(async {
-        tokio::select! {
-            biased;
-            () = super::interrupted() => Err(eyre!("interrupted")),
-            made = make(args, key) => made,
-        }
-    })?;
+    let datadir = super::prepare(make(args, key))?;
     let base = BaseState::new(profile, args.state.seed);
     if let Some(path) = &args.export_genesis {
         export_to(path, |out| export::write_genesis(&base, out))?;

@@ -14,6 +14,7 @@ mod sweep;
 mod verify_results;
 
 use crate::cli::{EXIT_NOTHING_MEASURED, Verb};
+use eyre::{Result, eyre};
 use std::{
     io::{self, IsTerminal as _, Write as _},
     process::ExitCode,
@@ -29,12 +30,12 @@ pub fn run(verb: Verb) -> ExitCode {
         Verb::Generate(args) => generate::generate(&args),
         Verb::Report(args) => report::report(&args),
         Verb::Compare(args) => compare::compare(&args),
-        Verb::VerifyResults(args) => verify_results::verify_results(&args),
+        Verb::VerifyResults { dir } => verify_results::verify_results(&dir),
         Verb::Doctor(args) => doctor::doctor(&args),
         Verb::Observe(args) => observe::observe(&args),
         Verb::Schema => shell::schema(),
         Verb::Completions { shell } => shell::completions(shell),
-        Verb::Man(args) => shell::man(&args),
+        Verb::Man { verb } => shell::man(verb.as_deref()),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
@@ -42,12 +43,25 @@ pub fn run(verb: Verb) -> ExitCode {
     })
 }
 
-/// The runtime of a command: this thread alone, so that measuring shares it with nothing and
+/// Runs `work` to its end on this thread alone, so that measuring shares it with nothing and
 /// engines, which die with the thread that started them, die with the program.
-fn runtime() -> eyre::Result<tokio::runtime::Runtime> {
-    Ok(tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?)
+fn block_on<T>(work: impl Future<Output = T>) -> Result<T> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    Ok(runtime.enable_all().build()?.block_on(work))
+}
+
+/// What comes of `work`; `None` when the user asks the program to stop before it is done.
+async fn unless_interrupted<T>(work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        () = interrupted() => None,
+        done = work => Some(done),
+    }
+}
+
+/// Makes what a sweep needs, which gives nothing when the user asks the program to stop.
+fn prepare<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    block_on(unless_interrupted(work))?.ok_or_else(|| eyre!("interrupted"))?
 }
 
 /// Resolves when the user asks the program to stop.
@@ -63,7 +77,7 @@ async fn interrupted() {
 }
 
 /// Prints a result; a closed pipe is the reader's decision and no error.
-fn print(text: &str) -> eyre::Result<()> {
+fn print(text: &str) -> Result<()> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),

@@ -6,10 +6,7 @@ use crate::{
     observe::{self, PARTS, Ports, Started},
 };
 use eyre::{Result, WrapErr as _};
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{path::Path, process::ExitCode};
 
 /// Folder inside the cache.
 const FOLDER: &str = "observe";
@@ -17,32 +14,30 @@ const FOLDER: &str = "observe";
 pub(crate) fn observe(args: &ObserveArgs) -> Result<ExitCode> {
     let folder = match &args.dir {
         Some(dir) => std::path::absolute(dir)?,
-        None => default_folder()?,
+        None => cache::directory(None)?.join(FOLDER),
     };
     let ports = Ports::moved_by(args.port_offset);
     match args.what {
         Observing::Up => {
-            observe::write_files(&folder, ports)
-                .wrap_err_with(|| format!("failed to write {}", folder.display()))?;
-            super::runtime()?.block_on(up(&folder, ports))
+            write_files(&folder, ports)?;
+            super::block_on(up(&folder, ports))?
         }
         Observing::Down => down(&folder),
         Observing::Compose => {
-            observe::write_files(&folder, ports)
-                .wrap_err_with(|| format!("failed to write {}", folder.display()))?;
+            write_files(&folder, ports)?;
             super::print(&observe::compose(&folder, ports))?;
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
-fn default_folder() -> Result<PathBuf> {
-    Ok(cache::directory(None)?.join(FOLDER))
+fn write_files(folder: &Path, ports: Ports) -> Result<()> {
+    let shown = folder.display();
+    observe::write_files(folder, ports).wrap_err_with(|| format!("failed to write {shown}"))
 }
 
 async fn up(folder: &Path, ports: Ports) -> Result<ExitCode> {
-    let mut failed = false;
-    let mut running = 0;
+    let (mut running, mut code) = (0, ExitCode::SUCCESS);
     for part in &PARTS {
         let started = observe::start(part, folder, ports)
             .await
@@ -57,7 +52,7 @@ async fn up(folder: &Path, ports: Ports) -> Result<ExitCode> {
                 eprintln!("{:10}  not installed: {}", part.name, part.missing())
             }
             Started::Failed(cause) => {
-                failed = true;
+                code = ExitCode::FAILURE;
                 eprintln!("{:10}  failed: {cause}", part.name);
             }
         }
@@ -69,11 +64,7 @@ async fn up(folder: &Path, ports: Ports) -> Result<ExitCode> {
         "files: {}; engine-bench observe down stops what was started",
         folder.display()
     );
-    Ok(if failed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(code)
 }
 
 fn down(folder: &Path) -> Result<ExitCode> {

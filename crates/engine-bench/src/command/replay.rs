@@ -1,7 +1,7 @@
 //! `engine-bench replay`: one pass on an engine that somebody else started.
 
 use crate::{
-    cli::ReplayArgs,
+    cli::{EXIT_INTERRUPTED, ReplayArgs},
     record::sample::{self, Sample},
     run::{self, Progress, Waits},
 };
@@ -14,37 +14,26 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let set = PayloadSet::open(&args.payloads)?;
     let secret = JwtSecret::read(&args.jwt_secret)?;
     let mut client =
-        EngineClient::new(&args.engine_url, Some(secret))?.with_timeout(args.request_timeout.0);
+        EngineClient::new(&args.engine_url, Some(secret))?.with_timeout(args.request_timeout);
     let progress = Progress::new(false);
     let mut waits = Waits {
-        time: args.wait_time.map(|span| span.0).unwrap_or_default(),
+        time: args.wait_time.unwrap_or_default(),
         persistence: None,
     };
     let mut samples = Vec::new();
     progress.begin(set.payloads().len() as u64, "replaying");
-    let outcome = super::runtime()?.block_on(async {
-        let pass = run::replay(
-            &mut client,
-            set.payloads(),
-            &mut waits,
-            &mut samples,
-            || progress.advance(),
-        );
-        tokio::select! {
-            biased;
-            () = super::interrupted() => None,
-            outcome = pass => Some(outcome),
-        }
-    });
+    let (payloads, advance) = (set.payloads(), || progress.advance());
+    let pass = run::replay(&mut client, payloads, &mut waits, &mut samples, advance);
+    let outcome = super::block_on(super::unless_interrupted(pass))?;
     progress.end();
     if let Some(out) = &args.out {
         fs::create_dir_all(out).wrap_err_with(|| format!("failed to create {}", out.display()))?;
         sample::write_pass(out, &samples)?;
     }
-    match outcome {
-        None => return Ok(ExitCode::from(crate::cli::EXIT_INTERRUPTED)),
-        Some(outcome) => outcome?,
-    }
+    let Some(outcome) = outcome else {
+        return Ok(ExitCode::from(EXIT_INTERRUPTED));
+    };
+    outcome?;
     super::print(&summary(&samples))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -53,9 +42,8 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
 fn summary(samples: &[Sample]) -> String {
     let gas: u64 = samples.iter().map(|sample| sample.gas_used).sum();
     let ggas = |time_ns: u64| {
-        Throughput::new(gas, time_ns)
-            .ggas_per_second()
-            .unwrap_or(0.0)
+        let throughput = Throughput::new(gas, time_ns).ggas_per_second();
+        throughput.unwrap_or(0.0)
     };
     let total: u64 = samples.iter().map(Sample::total_ns).sum();
     let new_payload: u64 = samples.iter().map(|sample| sample.new_payload_ns).sum();

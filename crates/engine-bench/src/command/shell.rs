@@ -1,9 +1,6 @@
 //! What a shell and `man` want to know of the program, made from its command line.
 
-use crate::{
-    cli::{Cli, ManArgs},
-    resolve,
-};
+use crate::{cli::Cli, resolve};
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 use eyre::{Result, bail};
@@ -26,18 +23,16 @@ pub(crate) fn completions(shell: Shell) -> Result<ExitCode> {
 }
 
 /// Prints the page of the program, or of a verb.
-pub(crate) fn man(args: &ManArgs) -> Result<ExitCode> {
+pub(crate) fn man(verb: Option<&str>) -> Result<ExitCode> {
     let mut program = Cli::command();
     program.build();
-    let page = match &args.verb {
+    let page = match verb {
         None => program,
         Some(verb) => match program.find_subcommand(verb) {
             Some(found) => found.clone().display_name(format!("{NAME}-{verb}")),
             None => {
-                let verbs: Vec<&str> = program
-                    .get_subcommands()
-                    .map(|verb| verb.get_name())
-                    .collect();
+                let verbs = program.get_subcommands().map(clap::Command::get_name);
+                let verbs: Vec<&str> = verbs.collect();
                 bail!("unknown verb `{verb}`; give one of {}", verbs.join(", "));
             }
         },

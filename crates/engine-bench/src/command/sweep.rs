@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use std::{
     ffi::OsString,
     fs,
-    io::ErrorKind,
+    io::{self, ErrorKind},
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -100,15 +100,8 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
         estimate: &|| analyze::running(&out),
         preflight: preflight(&plan, args.quiet),
     };
-    let tracing = Tracing {
-        wanted: args.trace,
-        collector: &args.trace_to,
-        pages: args.trace_pages.as_deref(),
-        profiler: args.profiler,
-    };
-    let ending = super::runtime()?
-        .block_on(measure(&plan, &mut journal, &options, tracing))
-        .map_err(|error| with_way_on(error, &out))?;
+    let ending = super::block_on(measure(&plan, &mut journal, &options, args))?;
+    let ending = ending.map_err(|error| with_way_on(error, &out))?;
     finish(&out, ending, args)
 }
 
@@ -146,50 +139,34 @@ fn preflight(plan: &Plan, quiet: bool) -> Option<Preflight> {
     Some(preflight)
 }
 
-/// What is looked at once everything is measured: which blocks are to be traced, who gets the spans, and
-/// who else looks.
-#[derive(Clone, Copy)]
-struct Tracing<'a> {
-    wanted: Wanted,
-    collector: &'a str,
-    pages: Option<&'a str>,
-    profiler: Profiler,
-}
-
-impl Tracing<'_> {
-    /// Makes the traced visits once everything is measured.
-    async fn make(self, plan: &Plan, prepared: &Prepared, options: &Options<'_>) -> Result<Ending> {
-        if self.wanted == Wanted::None {
-            return Ok(Ending::Complete);
-        }
-        let outcome = analyze::read_outcome(options.out)?;
-        let collector = self.collector.trim_end_matches('/');
-        let traces_url = match collector.strip_suffix(trace::TRACES_PATH) {
-            Some(_) => collector.to_owned(),
-            None => format!("{collector}{}", trace::TRACES_PATH),
-        };
-        let pages = match self.pages {
-            Some(pages) => pages.trim_end_matches('/').to_owned(),
-            None => trace::jaeger_pages(collector),
-        };
-        let asked = TraceOptions {
-            out: options.out,
-            progress: options.progress,
-            chosen: analyze::choose(&outcome, self.wanted),
-            forward_to: &traces_url,
-            pages: &pages,
-        };
-        let tracing = run::trace(plan, prepared, &asked);
-        tokio::select! {
-            biased;
-            () = super::interrupted() => Ok(Ending::Interrupted),
-            traces = tracing => {
-                traces?;
-                options.progress.end();
-                Ok(Ending::Complete)
-            }
-        }
+/// Makes the traced visits once everything is measured.
+async fn trace(
+    args: &SweepArgs,
+    plan: &Plan,
+    prepared: &Prepared,
+    options: &Options<'_>,
+) -> Result<Ending> {
+    if args.trace == Wanted::None {
+        return Ok(Ending::Complete);
     }
+    let outcome = analyze::read_outcome(options.out)?;
+    let collector = args.trace_to.trim_end_matches('/');
+    let traces_url = match collector.strip_suffix(trace::TRACES_PATH) {
+        Some(_) => collector.to_owned(),
+        None => format!("{collector}{}", trace::TRACES_PATH),
+    };
+    let pages = match &args.trace_pages {
+        Some(pages) => pages.trim_end_matches('/').to_owned(),
+        None => trace::jaeger_pages(collector),
+    };
+    let asked = TraceOptions {
+        out: options.out,
+        progress: options.progress,
+        chosen: analyze::choose(&outcome, args.trace),
+        forward_to: &traces_url,
+        pages: &pages,
+    };
+    look(run::trace(plan, prepared, &asked), options.progress).await
 }
 
 /// Makes the profiled visits once everything is measured.
@@ -203,15 +180,20 @@ async fn profile(
         return Ok(Ending::Complete);
     }
     let profiling = run::profile(plan, prepared, (options.out, options.progress), profiler);
-    tokio::select! {
-        biased;
-        () = super::interrupted() => Ok(Ending::Interrupted),
-        profiles = profiling => {
-            profiles?;
-            options.progress.end();
-            Ok(Ending::Complete)
-        }
-    }
+    look(profiling, options.progress).await
+}
+
+/// Makes visits that are no samples.
+async fn look<T>(
+    visits: impl Future<Output = io::Result<T>>,
+    progress: &Progress,
+) -> Result<Ending> {
+    let Some(made) = super::unless_interrupted(visits).await else {
+        return Ok(Ending::Interrupted);
+    };
+    made?;
+    progress.end();
+    Ok(Ending::Complete)
 }
 
 /// Prepares and drives; a failed preparation is recorded and ends the sweep.
@@ -219,43 +201,35 @@ async fn measure(
     plan: &Plan,
     journal: &mut Journal,
     options: &Options<'_>,
-    tracing: Tracing<'_>,
+    args: &SweepArgs,
 ) -> Result<Ending> {
     let preparing = run::prepare(&plan.settings, options.out, options.progress);
-    let prepared = tokio::select! {
-        biased;
-        () = super::interrupted() => {
-            options.progress.end();
-            journal.write(Event::Interrupted)?;
-            return Ok(Ending::Interrupted);
-        }
-        prepared = preparing => prepared,
-    };
+    let prepared = super::unless_interrupted(preparing).await;
     options.progress.end();
+    let Some(prepared) = prepared else {
+        journal.write(Event::Interrupted)?;
+        return Ok(Ending::Interrupted);
+    };
     let prepared = prepared.and_then(|prepared| {
-        let short = run::check_room(plan, &prepared)?;
-        if let Some(note) = short {
+        if let Some(note) = run::check_room(plan, &prepared)? {
             options.progress.line(&format!("warning: {note}"));
         }
         Ok(prepared)
     });
-    match prepared {
-        Ok(prepared) => {
-            let ending = run::drive(plan, &prepared, journal, options, super::interrupted());
-            match ending.await? {
-                Ending::Complete => {}
-                Ending::Interrupted => return Ok(Ending::Interrupted),
-            }
-            match tracing.make(plan, &prepared, options).await? {
-                Ending::Complete => profile(tracing.profiler, plan, &prepared, options).await,
-                Ending::Interrupted => Ok(Ending::Interrupted),
-            }
-        }
+    let prepared = match prepared {
+        Ok(prepared) => prepared,
         Err(error) => {
             journal.write(Event::PreparationFailed(error.failure("prepare")))?;
-            Ok(Ending::Complete)
+            return Ok(Ending::Complete);
         }
+    };
+    let driving = run::drive(plan, &prepared, journal, options, super::interrupted());
+    if driving.await? == Ending::Interrupted
+        || trace(args, plan, &prepared, options).await? == Ending::Interrupted
+    {
+        return Ok(Ending::Interrupted);
     }
+    profile(args.profiler, plan, &prepared, options).await
 }
 
 fn finish(out: &Path, ending: Ending, args: &SweepArgs) -> Result<ExitCode> {
@@ -356,11 +330,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(new_folder(Some(dir.path())).unwrap(), dir.path());
         fs::write(dir.path().join("x"), "").unwrap();
-        assert!(
-            new_folder(Some(dir.path()))
-                .unwrap_err()
-                .to_string()
-                .contains("is not empty")
-        );
+        let refused = new_folder(Some(dir.path())).unwrap_err().to_string();
+        assert!(refused.contains("is not empty"), "{refused}");
     }
 }

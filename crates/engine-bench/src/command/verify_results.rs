@@ -1,20 +1,16 @@
 //! `engine-bench verify-results DIR`: does everything published follow from what was measured?
 
-use crate::{
-    analyze,
-    cli::{EXIT_FOUND, VerifyResultsArgs},
-    report,
-};
+use crate::{analyze, cli::EXIT_FOUND, report};
 use eyre::Result;
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
-pub(crate) fn verify_results(args: &VerifyResultsArgs) -> Result<ExitCode> {
-    let mut outcome = analyze::read_outcome(&args.dir)?;
-    let baseline = report::published_baseline(&args.dir)?;
+pub(crate) fn verify_results(dir: &Path) -> Result<ExitCode> {
+    let mut outcome = analyze::read_outcome(dir)?;
+    let baseline = report::published_baseline(dir)?;
     outcome.history.plan = outcome.history.plan.with_baseline(baseline)?;
     let report = report::Report::of(&outcome);
-    let mut findings = report::verify(&args.dir, &report)?;
-    findings.extend(analyze::verify_passes(&args.dir, &outcome)?);
+    let mut findings = report::verify(dir, &report)?;
+    findings.extend(analyze::verify_passes(dir, &outcome)?);
     if findings.is_empty() {
         let passes: usize = outcome.passes.values().map(|rounds| rounds.len()).sum();
         let mut text =
@@ -30,11 +26,7 @@ pub(crate) fn verify_results(args: &VerifyResultsArgs) -> Result<ExitCode> {
         super::print(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let text: Vec<String> = findings
-        .iter()
-        .map(|finding| format!("{finding}\n"))
-        .collect();
-    super::print(&text.concat())?;
+    super::print(&(findings.join("\n") + "\n"))?;
     eprintln!("{} findings", findings.len());
     Ok(ExitCode::from(EXIT_FOUND))
 }

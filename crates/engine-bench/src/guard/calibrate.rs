@@ -35,18 +35,19 @@ pub struct Calibrator {
     next: Vec<u64>,
 }
 
-impl Calibrator {
+impl Default for Calibrator {
     /// Prepares the memory.
-    pub fn new() -> Self {
+    fn default() -> Self {
         let following = |place: usize| {
             let next = place.wrapping_mul(MULTIPLIER).wrapping_add(INCREMENT);
             (next % PLACES) as u64
         };
-        Self {
-            next: (0..PLACES).map(following).collect(),
-        }
+        let next = (0..PLACES).map(following).collect();
+        Self { next }
     }
+}
 
+impl Calibrator {
     /// Does the work once.
     pub fn run(&self) -> Calibration {
         let began = Instant::now();
@@ -66,12 +67,6 @@ impl Calibrator {
     }
 }
 
-impl Default for Calibrator {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 fn nanoseconds(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -82,7 +77,7 @@ mod tests {
 
     #[test]
     fn the_walk_visits_every_place_once() {
-        let calibrator = Calibrator::new();
+        let calibrator = Calibrator::default();
         let mut seen = vec![false; PLACES];
         let mut place = 0;
         for _ in 0..PLACES {

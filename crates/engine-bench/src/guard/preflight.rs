@@ -127,8 +127,7 @@ impl Machine {
         let boost = line(&format!("{cpu}/cpufreq/boost")).map(|on| on == "1");
         let system = System::this();
         let cpuinfo = system.text("proc/cpuinfo");
-        // The folder may not exist yet: its disk is that of the nearest one above.
-        let dir = dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir);
+        let dir = nearest(dir);
         Self {
             governor: line(&format!("{cpu}/cpu0/cpufreq/scaling_governor")),
             turbo: no_turbo.or(boost),
@@ -293,7 +292,13 @@ fn load(system: &System) -> Option<f64> {
     Some(busy_s / (ended - began).as_secs_f64())
 }
 
-fn free_bytes(dir: &Path) -> Option<u64> {
+/// The folder, or the nearest one above it that exists: its disk is the one that the folder will be on.
+pub(crate) fn nearest(dir: &Path) -> &Path {
+    dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir)
+}
+
+/// Space left to this user on the disk that holds `dir`; `None` when it cannot be told.
+pub(crate) fn free_bytes(dir: &Path) -> Option<u64> {
     let disk = statvfs(dir).ok()?;
     Some(disk.blocks_available() * disk.fragment_size())
 }
@@ -360,48 +365,46 @@ mod tests {
     #[test]
     fn each_fault_costs_its_points_and_is_advised_about() {
         type Spoil = fn(&mut Machine);
-        let faults: [(&str, &str, Spoil); 13] = [
-            ("governor", "powersave", |m| {
+        let faults: [(&str, Spoil); 13] = [
+            ("governor: powersave", |m| {
                 m.governor = Some("powersave".into())
             }),
-            ("turbo", "on", |m| m.turbo = Some(true)),
-            ("SMT", "on", |m| m.smt = Some(true)),
-            ("huge pages", "always", |m| {
-                m.huge_pages = Some("[always] madvise never".into());
+            ("turbo: on", |m| m.turbo = Some(true)),
+            ("SMT: on", |m| m.smt = Some(true)),
+            ("huge pages: always", |m| {
+                m.huge_pages = Some("[always] never".into())
             }),
-            ("swap", "3 MiB in use", |m| {
+            ("swap: 3 MiB in use", |m| {
                 m.meminfo =
                     "MemAvailable: 20000000 kB\nSwapTotal: 5120 kB\nSwapFree: 2048 kB".into();
             }),
-            ("other programs", "0.30 of 8 CPUs in use", |m| {
+            ("other programs: 0.30 of 8 CPUs in use", |m| {
                 m.load = Some(0.3)
             }),
-            ("free memory", "1.0 GiB", |m| {
-                m.meminfo = "MemAvailable: 1048576 kB".into()
+            ("free memory: 1.0 GiB", |m| {
+                m.meminfo = "MemAvailable: 1048576 kB".into();
             }),
-            ("free disk", "2.0 GiB", |m| m.disk_free = Some(2 << 30)),
-            ("disk", "tmpfs", |m| m.file_system = Some("tmpfs".into())),
-            ("disk", "overlay", |m| {
-                m.file_system = Some("overlay".into())
-            }),
-            ("disk", "ext4 on a rotating disk", |m| {
+            ("free disk: 2.0 GiB", |m| m.disk_free = Some(2 << 30)),
+            ("disk: tmpfs", |m| m.file_system = Some("tmpfs".into())),
+            ("disk: overlay", |m| m.file_system = Some("overlay".into())),
+            ("disk: ext4 on a rotating disk", |m| {
                 m.rotational = Some(true)
             }),
-            ("clock source", "hpet", |m| m.clock = Some("hpet".into())),
-            ("virtual machine", "yes", |m| m.hypervisor = true),
+            ("clock source: hpet", |m| m.clock = Some("hpet".into())),
+            ("virtual machine: yes", |m| m.hypervisor = true),
         ];
         let mut worst = ideal();
-        for (name, found, spoil) in faults {
+        for (fault, spoil) in faults {
             let mut machine = ideal();
             spoil(&mut machine);
             spoil(&mut worst);
             let preflight = Preflight::of(&machine);
             let costly: Vec<_> = preflight.checks.iter().filter(|c| c.points > 0).collect();
             let [check] = costly.as_slice() else {
-                panic!("{name}: {costly:?}")
+                panic!("{fault}: {costly:?}")
             };
-            assert_eq!((check.name.as_str(), check.found.as_str()), (name, found));
-            assert!(!check.advice.is_empty(), "{name}");
+            assert_eq!(format!("{}: {}", check.name, check.found), fault);
+            assert!(!check.advice.is_empty(), "{fault}");
             assert_eq!(preflight.score + check.points, 100);
             assert_eq!(preflight.lines(false).len(), 2);
         }
@@ -421,15 +424,11 @@ mod tests {
                       2 1 0:5 / /tmp rw shared:1 - tmpfs tmpfs rw\n\
                       3 1 8:2 / /tmp/deep rw - xfs /dev/sdb rw\n\
                       4 1 0:9 / /tmpfoo rw - overlay overlay rw\n";
-        for (dir, expected) in [
-            ("/var", "ext4"),
-            ("/tmp/x", "tmpfs"),
-            ("/tmp/deep/x", "xfs"),
-            ("/tmpfoo", "overlay"),
-        ] {
-            let found = file_system_of(Path::new(dir), mounts);
-            assert_eq!(found.as_deref(), Some(expected), "{dir}");
-        }
+        let of = |dir: &&str| file_system_of(Path::new(dir), mounts).unwrap();
+        let found = ["/var", "/tmp/x", "/tmp/deep/x", "/tmpfoo"]
+            .each_ref()
+            .map(of);
+        assert_eq!(found, ["ext4", "tmpfs", "xfs", "overlay"]);
         assert_eq!(file_system_of(Path::new("/var"), "cut\n"), None);
     }
 

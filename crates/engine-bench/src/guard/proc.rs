@@ -421,17 +421,18 @@ pub(super) mod tests {
 
     #[test]
     fn a_sector_is_counted_once() {
-        let row = |name: &str, read: u64, written: u64| {
-            format!("   8 0 {name} 1 2 {read} 4 5 6 {written} 8 9 10 11\n")
-        };
-        let text = row("sda", 10, 20)
-            + &row("sda1", 10, 20)
-            + &row("nvme0n1", 100, 200)
-            + &row("nvme0n1p2", 100, 200)
-            + &row("dm-0", 10, 20)
-            + &row("loop3", 10, 20)
-            + &row("vdaa", 1, 2)
-            + "\ncut\n";
+        let disks = [
+            ("sda", 10, 20),
+            ("sda1", 10, 20),
+            ("nvme0n1", 100, 200),
+            ("nvme0n1p2", 100, 200),
+            ("dm-0", 10, 20),
+            ("loop3", 10, 20),
+            ("vdaa", 1, 2),
+        ];
+        let row =
+            |(name, read, written)| format!("   8 0 {name} 1 2 {read} 4 5 6 {written} 8 9 10 11\n");
+        let text = disks.map(row).concat() + "\ncut\n";
         let (_dir, system) = made_up(&[("proc/diskstats", &text)]);
         assert_eq!(system.disk_bytes(), (111 * 512, 222 * 512));
     }

@@ -9,6 +9,7 @@ use super::{
 };
 use serde::{Deserialize, Serialize};
 use std::{
+    cmp::Reverse,
     collections::HashMap,
     time::{Duration, Instant},
 };
@@ -255,8 +256,7 @@ fn readings(before: &Look, after: &Look, wall: Duration, index: usize) -> Readin
     let engine = of_engine(EngineLook::ticks);
     let engines = ticks_of_engines(before, after).max(engine);
     let own = harness(after).saturating_sub(harness(before));
-    let others = others(before, after);
-    let kernel = others.kernel;
+    let (kernel, culprits) = others(before, after);
     let microseconds = |now: u64, then: u64| now.saturating_sub(then) as f64 / 1e6;
     let pressure = after.pressure_us.zip(before.pressure_us);
     let throttled = after.throttled_us.zip(before.throttled_us);
@@ -275,7 +275,7 @@ fn readings(before: &Look, after: &Look, wall: Duration, index: usize) -> Readin
         kernel_cpu_s: seconds(kernel),
         foreign_cpu_s: seconds(busy.saturating_sub(engines + own + kernel)),
         foreign_peak: None,
-        culprits: others.busiest,
+        culprits,
         interrupts_s: seconds(grown(|look| look.cpus.interrupts)),
         steal_s: seconds(grown(|look| look.cpus.steal)),
         pressure: pressure.map(|(now, then)| Pressure {
@@ -295,24 +295,16 @@ fn readings(before: &Look, after: &Look, wall: Duration, index: usize) -> Readin
     }
 }
 
-/// CPU time of processes that are neither the engine nor this program.
-struct Others {
-    /// Ticks of kernel threads.
-    kernel: u64,
-    busiest: Vec<Culprit>,
-}
-
-fn others(before: &Look, after: &Look) -> Others {
+/// Ticks of the kernel's threads, and the busiest of processes that are neither engines nor this program.
+fn others(before: &Look, after: &Look) -> (u64, Vec<Culprit>) {
     let mut kernel = 0;
     let mut by_name: HashMap<&str, u64> = HashMap::new();
     let is_engine = |pid| after.engines.iter().any(|engine| engine.pid == pid);
     let known = |pid| pid == after.harness || is_engine(pid);
     for (pid, now) in &after.processes {
-        let then = before
-            .processes
-            .get(pid)
-            .filter(|then| then.started == now.started);
+        let then = before.processes.get(pid);
         // One that started meanwhile has all its time from then.
+        let then = then.filter(|then| then.started == now.started);
         let ticks = now.ticks.saturating_sub(then.map_or(0, |then| then.ticks));
         if now.is_kernel {
             kernel += ticks;
@@ -320,19 +312,16 @@ fn others(before: &Look, after: &Look) -> Others {
             *by_name.entry(&now.name).or_default() += ticks;
         }
     }
-    let mut busiest: Vec<Culprit> = by_name
+    let mut busiest: Vec<(&str, u64)> = by_name.into_iter().collect();
+    busiest.sort_by_key(|(name, ticks)| (Reverse(*ticks), *name));
+    let culprits = busiest
         .into_iter()
+        .take(NAMED)
         .map(|(name, ticks)| Culprit {
             name: name.to_owned(),
             cpu_s: ticks as f64 / TICKS_PER_SECOND,
-        })
-        .collect();
-    busiest.sort_by(|a, b| {
-        let by_time = b.cpu_s.total_cmp(&a.cpu_s);
-        by_time.then_with(|| a.name.cmp(&b.name))
-    });
-    busiest.truncate(NAMED);
-    Others { kernel, busiest }
+        });
+    (kernel, culprits.collect())
 }
 
 #[cfg(test)]
@@ -349,26 +338,26 @@ mod tests {
     };
     use std::{fs, ops::Range, os::unix::fs::symlink, path::Path, process::Command};
 
-    /// A process whose name says after `@` when it started.
-    fn process(name: &str, ticks: u64, is_kernel: bool) -> ProcessTicks {
+    /// A process whose name says after `@` when it started; those of the kernel are in brackets.
+    fn process(name: &str, ticks: u64) -> ProcessTicks {
         let (name, started) = name.split_once('@').unwrap_or((name, "0"));
         ProcessTicks {
             name: name.into(),
             started: started.parse().unwrap(),
             ticks,
-            children_ticks: 0,
             major_faults: ticks / 10,
             threads: 1,
-            is_kernel,
+            is_kernel: name.starts_with('['),
+            ..ProcessTicks::default()
         }
     }
 
     /// A machine of two CPUs where these processes have run for so many ticks; the engine is 10, this
     /// program is 20.
-    fn look(busy: u64, processes: &[(u32, &str, u64, bool)]) -> Look {
+    fn look(busy: u64, processes: &[(u32, &str, u64)]) -> Look {
+        let processes = processes.iter();
         let processes: HashMap<_, _> = processes
-            .iter()
-            .map(|(pid, name, ticks, kernel)| (*pid, process(name, *ticks, *kernel)))
+            .map(|(pid, name, ticks)| (*pid, process(name, *ticks)))
             .collect();
         Look {
             cpus: Cpus {
@@ -395,26 +384,26 @@ mod tests {
         let before = look(
             1000,
             &[
-                (10, "engine", 100, false),
-                (20, "engine-bench", 50, false),
-                (30, "kworker/0:1-events", 10, true),
-                (40, "cc", 500, false),
-                (50, "bash", 70, false),
+                (10, "engine", 100),
+                (20, "engine-bench", 50),
+                (30, "[kworker/0:1-events]", 10),
+                (40, "cc", 500),
+                (50, "bash", 70),
             ],
         );
         let after = look(
             1600,
             &[
-                (10, "engine", 400, false),
-                (20, "engine-bench", 60, false),
+                (10, "engine", 400),
+                (20, "engine-bench", 60),
                 // The kernel's workers are called after what they do, programs as they please.
-                (30, "kworker/0:1-mm_percpu_wq", 15, true),
+                (30, "[kworker/0:1-mm_percpu_wq]", 15),
                 // The pid of one that ended and was given to another.
-                (40, "ld@1200", 30, false),
-                (50, "sh", 75, false),
-                (60, "cc@1300", 100, false),
-                (61, "cc@1300", 60, false),
-                (62, "idle", 0, false),
+                (40, "ld@1200", 30),
+                (50, "sh", 75),
+                (60, "cc@1300", 100),
+                (61, "cc@1300", 60),
+                (62, "idle", 0),
             ],
         );
         let found = readings(&before, &after, Duration::from_secs(4), 0);
@@ -425,11 +414,8 @@ mod tests {
         assert_eq!(found.kernel_cpu_s, 0.05);
         // 600 - 300 - 10 - 5 ticks; processes that came and went are in it.
         assert_eq!(found.foreign_cpu_s, 2.85);
-        let names: Vec<_> = found
-            .culprits
-            .iter()
-            .map(|culprit| (culprit.name.as_str(), culprit.cpu_s))
-            .collect();
+        let culprits = found.culprits.iter();
+        let names: Vec<_> = culprits.map(|found| (&*found.name, found.cpu_s)).collect();
         assert_eq!(names, [("cc", 1.6), ("ld", 0.3), ("sh", 0.05)]);
         assert_eq!((found.interrupts_s, found.steal_s), (0.06, 0.12));
         assert_eq!(found.engine_major_faults, 30);
@@ -440,11 +426,11 @@ mod tests {
     #[test]
     fn engines_that_take_turns_are_foreign_to_none_of_them() {
         let with = |busy, engines: &[(u32, u64)], own, ended| {
-            let mut look = look(busy, &[(20, "engine-bench", own, false)]);
+            let mut look = look(busy, &[(20, "engine-bench", own)]);
             look.processes.get_mut(&20).unwrap().children_ticks = ended;
             let engine = |(pid, ticks): &(u32, u64)| EngineLook {
                 pid: *pid,
-                process: (*ticks > 0).then(|| process("engine", *ticks, false)),
+                process: (*ticks > 0).then(|| process("engine", *ticks)),
                 ..EngineLook::default()
             };
             look.engines = engines.iter().map(engine).collect();
@@ -471,14 +457,11 @@ mod tests {
         let with = |factor: u64| {
             let mut look = look(factor * 100, &[]);
             look.engines[0].disk = Some((0, factor * 100));
+            look.pressure_us = Some([1_000_000, 2_000_000, 500_000].map(|us| factor * us));
+            look.throttled_us = Some(factor * 250_000);
+            look.heat_ms = vec![0, factor * 40, factor * 30];
+            look.disk = (factor * 4096, factor * 8192);
             look
-        };
-        let with = |factor: u64| Look {
-            pressure_us: Some([factor * 1_000_000, factor * 2_000_000, factor * 500_000]),
-            throttled_us: Some(factor * 250_000),
-            heat_ms: vec![0, factor * 40, factor * 30],
-            disk: (factor * 4096, factor * 8192),
-            ..with(factor)
         };
         let found = readings(&with(1), &with(3), Duration::from_secs(1), 0);
         let pressure = found.pressure.unwrap();
@@ -545,11 +528,8 @@ mod tests {
         fn used(&self, busy: u64, pids: Range<u32>, ticks: u64) {
             let proc = self.dir.path().join("proc");
             for pid in pids {
-                let flags = if pid < KERNEL_THREADS {
-                    0x20_8040
-                } else {
-                    0x40_0000
-                };
+                let is_kernel = pid < KERNEL_THREADS;
+                let flags = if is_kernel { 0x20_8040 } else { 0x40_0000 };
                 let folder = proc.join(pid.to_string());
                 fs::create_dir_all(&folder).unwrap();
                 fs::write(folder.join("stat"), stat_line(pid, "x", flags, ticks, 7)).unwrap();

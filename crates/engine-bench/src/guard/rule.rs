@@ -90,14 +90,11 @@ fn detail(rule: &str, found: f64, readings: &Readings) -> String {
     let percent = format!("{:.1} %", 100.0 * found);
     match rule {
         "foreign-cpu" => {
-            let names: Vec<String> = readings
-                .culprits
-                .iter()
-                .map(|culprit| format!("{} {:.1} s", culprit.name, culprit.cpu_s))
-                .collect();
-            let names = match names.as_slice() {
-                [] => String::new(),
-                names => format!(" ({})", names.join(", ")),
+            let culprits = readings.culprits.iter();
+            let names = culprits.map(|culprit| format!("{} {:.1} s", culprit.name, culprit.cpu_s));
+            let names = match names.collect::<Vec<_>>().join(", ") {
+                names if names.is_empty() => names,
+                names => format!(" ({names})"),
             };
             format!("other programs used {percent} of the CPUs{names}")
         }
@@ -128,11 +125,18 @@ mod tests {
         }
     }
 
+    /// What the engine itself does to CPUs and disk is no disturbance.
+    fn pressure(memory_s: f64) -> Pressure {
+        Pressure {
+            memory_s,
+            cpu_s: 4.0,
+            io_s: 4.0,
+        }
+    }
+
     fn rules(readings: &Readings) -> Vec<String> {
-        contaminations(readings)
-            .into_iter()
-            .map(|found| found.rule)
-            .collect()
+        let found = contaminations(readings).into_iter();
+        found.map(|found| found.rule).collect()
     }
 
     #[test]
@@ -165,11 +169,10 @@ mod tests {
     #[test]
     fn what_is_taken_from_the_whole_machine_is_shared() {
         let shared = |rule: &str| {
+            let rule = rule.to_owned();
             let found = Contamination {
-                rule: rule.into(),
-                found: 0.5,
-                limit: 0.1,
-                detail: String::new(),
+                rule,
+                ..Contamination::default()
             };
             found.is_shared()
         };
@@ -183,18 +186,7 @@ mod tests {
         let cases: [(&str, Disturb, f64); 5] = [
             ("foreign-cpu", |r, s| r.foreign_cpu_s = s, 0.05 * 8.0),
             ("steal", |r, s| r.steal_s = s, 0.03 * 8.0),
-            (
-                "memory",
-                |r, s| {
-                    r.pressure = Some(Pressure {
-                        memory_s: s,
-                        // What the engine itself does to CPUs and disk is no disturbance.
-                        cpu_s: 4.0,
-                        io_s: 4.0,
-                    });
-                },
-                0.02 * 4.0,
-            ),
+            ("memory", |r, s| r.pressure = Some(pressure(s)), 0.02 * 4.0),
             ("quota", |r, s| r.throttled_s = Some(s), 0.02 * 4.0),
             ("heat", |r, s| r.heat_throttled_s = Some(s), 0.02 * 4.0),
         ];
@@ -210,43 +202,30 @@ mod tests {
 
     #[test]
     fn a_large_machine_tolerates_half_a_cpu_and_a_short_pass_anything() {
-        let mut large = Readings {
-            cpus: 64,
-            foreign_cpu_s: 0.45 * 4.0,
-            ..quiet()
+        let of = |cpus, wall_s, foreign_cpu_s| {
+            rules(&Readings {
+                cpus,
+                wall_s,
+                foreign_cpu_s,
+                ..quiet()
+            })
         };
-        assert!(rules(&large).is_empty());
-        large.foreign_cpu_s = 0.55 * 4.0;
-        assert_eq!(rules(&large), ["foreign-cpu"]);
-        let short = Readings {
-            wall_s: 0.4,
-            foreign_cpu_s: 0.8,
-            ..quiet()
-        };
-        assert!(rules(&short).is_empty());
+        assert!(of(64, 4.0, 0.45 * 4.0).is_empty());
+        assert_eq!(of(64, 4.0, 0.55 * 4.0), ["foreign-cpu"]);
+        assert!(of(2, 0.4, 0.8).is_empty());
         // Of a pass just long enough, a few ticks say nothing.
-        let ticks = Readings {
-            wall_s: 0.6,
-            foreign_cpu_s: 0.09,
-            ..quiet()
-        };
-        assert!(rules(&ticks).is_empty());
+        assert!(of(2, 0.6, 0.09).is_empty());
     }
 
     #[test]
     fn the_busiest_programs_are_named() {
+        let culprits = [("rustc", 2.5), ("sh", 0.4)].map(|(name, cpu_s)| {
+            let name = name.into();
+            Culprit { name, cpu_s }
+        });
         let readings = Readings {
             foreign_cpu_s: 3.0,
-            culprits: vec![
-                Culprit {
-                    name: "rustc".into(),
-                    cpu_s: 2.5,
-                },
-                Culprit {
-                    name: "sh".into(),
-                    cpu_s: 0.4,
-                },
-            ],
+            culprits: culprits.into(),
             ..quiet()
         };
         let [found] = &contaminations(&readings)[..] else {

@@ -8,9 +8,9 @@
 
 mod exposition;
 
-use crate::{guard::Counters, record::Running, serve::Server};
-use engine_api::metric::{self, Metric};
-use exposition::Exposition;
+use crate::{guard, record::Running, serve::Server};
+use engine_api::metric;
+use exposition::{Exposition, Label};
 use http_body_util::Full;
 use hyper::{
     Method, Request, Response, StatusCode,
@@ -29,17 +29,6 @@ use std::{
 
 /// How long an engine may take for its metrics, well below the pause between two scrapes.
 const ENGINE_PATIENCE: Duration = Duration::from_millis(500);
-
-/// How a visit ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Visited {
-    /// It gave samples.
-    Kept,
-    /// It was disturbed, and will be repeated.
-    Void,
-    /// It gave nothing.
-    Failed,
-}
 
 /// A pass that runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,15 +54,23 @@ struct Shown {
     state: Mutex<State>,
 }
 
+/// What a sweep is doing.
 #[derive(Debug, Clone, Default)]
-struct State {
-    planned: u64,
-    round: u64,
-    kept: u64,
-    void: u64,
-    failed: u64,
-    pass: Option<PassLabels>,
-    cells: Vec<Running>,
+pub struct State {
+    /// Visits that are planned.
+    pub planned: u64,
+    /// The round of the visits that are made, counted from 1.
+    pub round: u64,
+    /// Visits that gave samples.
+    pub kept: u64,
+    /// Visits that were disturbed, and will be repeated.
+    pub void: u64,
+    /// Visits that gave nothing.
+    pub failed: u64,
+    /// The pass that runs.
+    pub pass: Option<PassLabels>,
+    /// What is known of each cell by now.
+    pub cells: Vec<Running>,
 }
 
 impl Live {
@@ -93,43 +90,14 @@ impl Live {
         })
     }
 
-    /// A sweep of so many visits begins.
-    pub fn plan(&self, visits: u64) {
-        self.state().planned = visits;
-    }
-
-    /// A visit of this round begins.
-    pub fn round(&self, round: u64) {
-        self.state().round = round;
-    }
-
-    /// A visit ended.
-    pub fn visited(&self, how: Visited) {
-        let mut state = self.state();
-        match how {
-            Visited::Kept => state.kept += 1,
-            Visited::Void => state.void += 1,
-            Visited::Failed => state.failed += 1,
-        }
-    }
-
-    /// A pass begins; `None` when it has ended.
-    pub fn pass(&self, pass: Option<PassLabels>) {
-        self.state().pass = pass;
+    /// Changes what is shown.
+    pub fn update(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.shown.lock());
     }
 
     /// A payload and its fork choice were answered VALID.
     pub fn payload(&self) {
         self.shown.payloads.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// What is known of each cell by now.
-    pub fn estimates(&self, cells: &[Running]) {
-        self.state().cells = cells.to_vec();
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.shown.lock()
     }
 }
 
@@ -149,7 +117,9 @@ async fn answer(request: Request<Incoming>, shown: Arc<Shown>) -> Response<Full<
     let payloads = shown.payloads.load(Ordering::Relaxed);
     let mut exposition = Exposition::default();
     write_sweep(&mut exposition, &state, payloads);
-    write_machine(&mut exposition, &Counters::read());
+    for (metric, value) in guard::counters() {
+        exposition.value(metric, value);
+    }
     if let Some(pass) = &state.pass
         && let Ok(engine) = metric::fetch(pass.engine, ENGINE_PATIENCE).await
     {
@@ -161,10 +131,7 @@ async fn answer(request: Request<Incoming>, shown: Arc<Shown>) -> Response<Full<
     response
 }
 
-fn labels<'a>(
-    state: &State,
-    pass: &'a PassLabels,
-) -> [(&'static str, std::borrow::Cow<'a, str>); 3] {
+fn labels<'a>(state: &State, pass: &'a PassLabels) -> [Label<'a>; 3] {
     [
         ("cell", pass.cell.as_str().into()),
         ("round", state.round.to_string().into()),
@@ -197,21 +164,6 @@ fn write_sweep(exposition: &mut Exposition, state: &State, payloads: u64) {
     exposition.series(metric::CELL_GGAS_HIGH, of_cells(|cell| cell.high));
 }
 
-fn write_machine(exposition: &mut Exposition, counters: &Counters) {
-    let values: [(Metric, f64); 7] = [
-        (metric::CPU_BUSY, counters.busy_s),
-        (metric::CPU_INTERRUPTS, counters.interrupts_s),
-        (metric::CPU_STEAL, counters.steal_s),
-        (metric::CONTEXT_SWITCHES, counters.context_switches as f64),
-        (metric::MEMORY_AVAILABLE, counters.available_bytes as f64),
-        (metric::DISK_READ, counters.read_bytes as f64),
-        (metric::DISK_WRITTEN, counters.written_bytes as f64),
-    ];
-    for (metric, value) in values {
-        exposition.value(metric, value);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,6 +180,11 @@ mod tests {
             low: interval.map(|(low, _)| low),
             high: interval.map(|(_, high)| high),
         }
+    }
+
+    fn pass(pass: &'static str, engine: SocketAddr) -> PassLabels {
+        let cell = "chunk5".into();
+        PassLabels { cell, pass, engine }
     }
 
     async fn ask(live: &Live) -> String {
@@ -249,18 +206,13 @@ mod tests {
     async fn a_sweep_shows_every_metric_of_the_list_and_no_other() {
         let live = Live::serve(ANY_PORT.into()).unwrap();
         let engine = engine();
-        live.plan(12);
-        live.round(3);
-        for how in [Visited::Kept, Visited::Kept, Visited::Void, Visited::Failed] {
-            live.visited(how);
-        }
         live.payload();
-        live.estimates(&[cell("chunk5", None), cell("chunk60", Some((1.25, 1.75)))]);
-        live.pass(Some(PassLabels {
-            cell: "chunk5".into(),
-            pass: "measured",
-            engine: engine.address(),
-        }));
+        live.update(|state| {
+            let measured = pass("measured", engine.address());
+            let cells = vec![cell("chunk5", None), cell("chunk60", Some((1.25, 1.75)))];
+            (state.planned, state.round, state.kept) = (12, 3, 2);
+            (state.pass, state.cells) = (Some(measured), cells);
+        });
         let text = ask(&live).await;
         for line in [
             "bench_sweep_pass{cell=\"chunk5\",round=\"3\",pass=\"measured\"} 1",
@@ -285,15 +237,11 @@ mod tests {
     async fn between_passes_and_without_an_engine_the_rest_is_shown() {
         let live = Live::serve(ANY_PORT.into()).unwrap();
         let gone = engine().address();
-        for pass in [None, Some(gone)] {
-            live.pass(pass.map(|engine| PassLabels {
-                cell: "chunk5".into(),
-                pass: "warmup",
-                engine,
-            }));
+        for engine_gone in [None, Some(gone)] {
+            live.update(|state| state.pass = engine_gone.map(|engine| pass("warmup", engine)));
             let scrape = Scrape::parse(&ask(&live).await);
             assert_eq!(scrape.value(metric::PAYLOADS.name), Some(0.0));
-            assert_eq!(scrape.value(metric::PASS.name), pass.map(|_| 1.0));
+            assert_eq!(scrape.value(metric::PASS.name), engine_gone.map(|_| 1.0));
             assert_eq!(scrape.value("a_sum"), None);
         }
     }

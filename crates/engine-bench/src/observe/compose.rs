@@ -25,13 +25,13 @@ fn push(text: &mut String, part: &Part, folder: &Path, ports: Ports) {
     let mut arguments = part.arguments(inside, ports);
     // Its image begins with these itself.
     arguments.retain(|argument| argument != "server" && !argument.starts_with("--homepath"));
-    let volume = format!("{}:{INSIDE}", folder.display());
-    let _ = writeln!(text, "  {}:", part.name);
-    let _ = writeln!(text, "    image: {}", part.image);
-    let _ = writeln!(text, "    network_mode: host");
-    let _ = writeln!(text, "    user: root");
-    let _ = writeln!(text, "    working_dir: {INSIDE}");
-    let _ = writeln!(text, "    volumes: {}", json!([volume]));
+    let Part { name, image, .. } = part;
+    let volumes = json!([format!("{}:{INSIDE}", folder.display())]);
+    let _ = writeln!(
+        text,
+        "  {name}:\n    image: {image}\n    network_mode: host\n    user: root\n    working_dir: {INSIDE}\n    \
+         volumes: {volumes}"
+    );
     if !arguments.is_empty() {
         let _ = writeln!(text, "    command: {}", json!(arguments));
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is written differs from what ships by ports alone.
 
-use super::part::Ports;
+use super::part::{PARTS, Part, Ports};
 use std::{fs, io, path::Path};
 
 /// Files by their path below the folder of `observe`.
@@ -50,16 +50,9 @@ pub(super) fn write(folder: &Path, ports: Ports) -> io::Result<()> {
 
 /// The text with the programs' own addresses moved; what they scrape stays where it is.
 fn moved(text: &str, ports: Ports) -> String {
-    let shipped = Ports::default();
-    let pairs = [
-        (shipped.prometheus(), ports.prometheus()),
-        (shipped.jaeger_pages(), ports.jaeger_pages()),
-    ];
-    pairs.into_iter().fold(text.to_owned(), |text, (from, to)| {
-        text.replace(
-            &format!("http://127.0.0.1:{from}"),
-            &format!("http://127.0.0.1:{to}"),
-        )
+    let url = |part: &Part, ports| format!("http://{}", part.address(ports));
+    PARTS.iter().fold(text.to_owned(), |text, part| {
+        text.replace(&url(part, Ports::default()), &url(part, ports))
     })
 }
 
@@ -78,17 +71,11 @@ mod tests {
                 .path()
                 .join("grafana/dashboards")
                 .join(entry.file_name());
-            assert_eq!(
-                fs::read_to_string(&written).unwrap_or_default(),
-                fs::read_to_string(entry.path()).unwrap(),
-                "{}",
-                written.display()
-            );
+            let [written, shipped] = [written, entry.path()].map(fs::read_to_string);
+            assert!(written.unwrap() == shipped.unwrap(), "{entry:?}");
         }
-        let sources = dir
-            .path()
-            .join("grafana/provisioning/datasources/engine-bench.yml");
-        let sources = fs::read_to_string(sources).unwrap();
+        let sources = "grafana/provisioning/datasources/engine-bench.yml";
+        let sources = fs::read_to_string(dir.path().join(sources)).unwrap();
         for url in ["http://127.0.0.1:10090", "http://127.0.0.1:17686"] {
             assert!(sources.contains(url), "{sources}");
         }

@@ -18,6 +18,8 @@ pub struct Part {
     pub purpose: &'static str,
     /// Its container image.
     pub(super) image: &'static str,
+    /// The port of its pages, unless it is moved.
+    pub(super) port: u16,
     /// A page that answers once it is ready.
     pub(super) ready_path: &'static str,
     kind: PartKind,
@@ -38,6 +40,7 @@ pub const PARTS: [Part; 3] = [
         variable: "ENGINE_BENCH_PROMETHEUS",
         purpose: "keeps the metrics of `sweep --metrics 127.0.0.1:9464` and `node --metrics 127.0.0.1:9001`",
         image: "prom/prometheus:v3.5.0",
+        port: 9090,
         ready_path: "/-/ready",
         kind: PartKind::Prometheus,
     },
@@ -47,6 +50,7 @@ pub const PARTS: [Part; 3] = [
         variable: "ENGINE_BENCH_JAEGER",
         purpose: "shows the traces of `sweep --trace worst:3` and `node --tracing-otlp`",
         image: "jaegertracing/all-in-one:1.76.0",
+        port: 16_686,
         ready_path: "/",
         kind: PartKind::Jaeger,
     },
@@ -56,6 +60,7 @@ pub const PARTS: [Part; 3] = [
         variable: "ENGINE_BENCH_GRAFANA",
         purpose: "draws the dashboards",
         image: "grafana/grafana:12.2.0",
+        port: 3000,
         ready_path: "/api/health",
         kind: PartKind::Grafana,
     },
@@ -74,24 +79,8 @@ impl Ports {
         Self { offset }
     }
 
-    fn at(self, usual: u16) -> u16 {
+    pub(super) fn at(self, usual: u16) -> u16 {
         usual.saturating_add(self.offset)
-    }
-
-    pub(super) fn prometheus(self) -> u16 {
-        self.at(9090)
-    }
-
-    pub(super) fn jaeger_pages(self) -> u16 {
-        self.at(16_686)
-    }
-
-    fn otlp_http(self) -> u16 {
-        self.at(4318)
-    }
-
-    fn grafana(self) -> u16 {
-        self.at(3000)
     }
 }
 
@@ -111,12 +100,7 @@ impl Part {
 
     /// Where its pages are.
     pub fn address(&self, ports: Ports) -> SocketAddr {
-        let port = match self.kind {
-            PartKind::Prometheus => ports.prometheus(),
-            PartKind::Jaeger => ports.jaeger_pages(),
-            PartKind::Grafana => ports.grafana(),
-        };
-        (Ipv4Addr::LOCALHOST, port).into()
+        (Ipv4Addr::LOCALHOST, ports.at(self.port)).into()
     }
 
     /// Its arguments, with its files below `folder`.
@@ -128,7 +112,9 @@ impl Part {
                 format!("--storage.tsdb.path={}", path("prometheus/data")),
                 format!("--web.listen-address={}", self.address(ports)),
             ],
-            PartKind::Jaeger => jaeger_arguments(ports),
+            PartKind::Jaeger => JAEGER_SERVERS
+                .map(|(name, port)| format!("--{name}.host-port=127.0.0.1:{}", ports.at(port)))
+                .into(),
             PartKind::Grafana => vec!["server".into(), "--homepath=/usr/share/grafana".into()],
         }
     }
@@ -144,7 +130,7 @@ impl Part {
             ("GF_PATHS_DATA", path("grafana/data")),
             ("GF_PATHS_LOGS", path("grafana/logs")),
             ("GF_SERVER_HTTP_ADDR", Ipv4Addr::LOCALHOST.to_string()),
-            ("GF_SERVER_HTTP_PORT", ports.grafana().to_string()),
+            ("GF_SERVER_HTTP_PORT", ports.at(self.port).to_string()),
             ("GF_AUTH_ANONYMOUS_ENABLED", "true".into()),
             ("GF_ANALYTICS_REPORTING_ENABLED", "false".into()),
             ("GF_ANALYTICS_CHECK_FOR_UPDATES", "false".into()),
@@ -153,16 +139,12 @@ impl Part {
 }
 
 /// Every port that Jaeger opens, so that none is open to others.
-fn jaeger_arguments(ports: Ports) -> Vec<String> {
-    let servers = [
-        ("collector.otlp.http.host-port", ports.otlp_http()),
-        ("collector.otlp.grpc.host-port", ports.at(4317)),
-        ("collector.grpc-server.host-port", ports.at(14_250)),
-        ("collector.http-server.host-port", ports.at(14_268)),
-        ("query.http-server.host-port", ports.jaeger_pages()),
-        ("query.grpc-server.host-port", ports.at(16_685)),
-        ("admin.http.host-port", ports.at(14_269)),
-    ];
-    let flag = |(name, port)| format!("--{name}=127.0.0.1:{port}");
-    servers.map(flag).to_vec()
-}
+const JAEGER_SERVERS: [(&str, u16); 7] = [
+    ("collector.otlp.http", 4318),
+    ("collector.otlp.grpc", 4317),
+    ("collector.grpc-server", 14_250),
+    ("collector.http-server", 14_268),
+    ("query.http-server", 16_686),
+    ("query.grpc-server", 16_685),
+    ("admin.http", 14_269),
+];

@@ -4,10 +4,11 @@
 //! still has the hash that the manifest gives it.
 
 use crate::{
-    cache::{self, Building, Cache, CacheError},
+    cache::{self, Building, Cache},
     client::{BlockIdentity, Node},
     sweep::{Level, default_count},
 };
+use eyre::{Result, bail};
 use std::path::PathBuf;
 use workload::{BaseState, GenerateConfig, Mix, Ports, Profile};
 
@@ -24,27 +25,6 @@ pub struct Recipe {
     pub seed: u64,
     /// The block to build on.
     pub base: BlockIdentity,
-}
-
-/// Why payloads could not be generated.
-#[derive(Debug, thiserror::Error)]
-pub enum GenerateError {
-    /// The folder failed.
-    #[error(transparent)]
-    Cache(#[from] CacheError),
-    /// The engine could not build a block, or a file could not be written.
-    #[error("failed to generate payloads: {0}")]
-    Workload(#[from] workload::GenerateError),
-    /// The same after some payloads, which are in the cache now.
-    #[error(
-        "failed to generate payloads: {error}; the first {kept} are kept in the cache, so --count {kept} or less works"
-    )]
-    Partly {
-        /// Why it ended.
-        error: workload::GenerateError,
-        /// Payloads that were finished.
-        kept: u64,
-    },
 }
 
 impl Recipe {
@@ -94,14 +74,15 @@ impl Recipe {
     /// `on_block` is called after each block.
     ///
     /// # Errors
-    /// See [`GenerateError`].
+    /// When the engine could not build a block, or a file could not be written; payloads that were finished
+    /// are in the cache then.
     pub async fn make(
         &self,
         cache: &Cache,
         level: Level,
         node: &mut Node,
         mut on_block: impl FnMut(),
-    ) -> Result<PathBuf, GenerateError> {
+    ) -> Result<PathBuf> {
         let (prefix, suffix) = self.name(level);
         let target = cache.payloads(&format!("{prefix}{}{suffix}", count(level)));
         let mut building = Building::new(&target)?;
@@ -124,14 +105,16 @@ impl Recipe {
         let path = building.path().to_owned();
         let made = workload::generate(ports, &state, config, &path, &mut on_progress).await;
         match made {
-            Ok(_) => Ok(building.finish()?),
-            Err(error) if finished == 0 => Err(error.into()),
+            Ok(_) => building.finish(),
+            Err(error) if finished == 0 => bail!("failed to generate payloads: {error}"),
             Err(error) => {
                 // How many follow does not change the first payloads: they are a list of their own.
                 building.rename(&cache.payloads(&format!("{prefix}{finished}{suffix}")));
                 building.finish()?;
-                let kept = finished;
-                Err(GenerateError::Partly { error, kept })
+                bail!(
+                    "failed to generate payloads: {error}; the first {finished} are kept in the cache, so --count \
+                     {finished} or less works"
+                )
             }
         }
     }

@@ -5,15 +5,15 @@
 
 mod generate;
 
+pub use generate::Recipe;
 pub(crate) use generate::count;
-pub use generate::{GenerateError, Recipe};
 
 use crate::{
     client::BlockIdentity,
     sweep::{Gas, Level},
 };
-use alloy_primitives::B256;
-use engine_api::{PayloadSet, PayloadSetError, PreparedPayload};
+use engine_api::{PayloadSet, PreparedPayload};
+use eyre::{Report, Result, bail, ensure, eyre};
 use std::{
     cell::RefCell,
     collections::HashMap,
@@ -26,69 +26,6 @@ const KEPT_BYTES: usize = 96 << 20;
 
 /// A payload list, ready to send.
 pub type Payloads = Arc<Vec<PreparedPayload>>;
-
-/// Why a payload list cannot be replayed.
-#[derive(Debug, thiserror::Error)]
-pub enum PayloadError {
-    /// The files are no payload list.
-    #[error(transparent)]
-    Set(#[from] PayloadSetError),
-    /// No folder for a level.
-    #[error(
-        "the payload folder {dir} has no folder {gas} for --gas {gas}; give one folder per level, as in 10M/ and 40M/"
-    )]
-    NoLevel {
-        /// The folder given.
-        dir: PathBuf,
-        /// The level.
-        gas: Gas,
-    },
-    /// They build on another block.
-    #[error("the payloads in {dir} build on block {payload_base} ({payload_hash}), but the base block is {base} ({base_hash}); {}", advice(*payload_base, *base))]
-    OtherBase {
-        /// The folder.
-        dir: PathBuf,
-        /// The block before the first payload.
-        payload_base: u64,
-        /// Its hash.
-        payload_hash: B256,
-        /// The base block.
-        base: u64,
-        /// Its hash.
-        base_hash: B256,
-    },
-    /// Fewer than asked for.
-    #[error(
-        "{dir} holds {found} payloads, and --count asks for {wanted}; lower it, or generate more"
-    )]
-    TooFew {
-        /// The folder.
-        dir: PathBuf,
-        /// Payloads in it.
-        found: usize,
-        /// Payloads asked for.
-        wanted: u64,
-    },
-    /// Of another level.
-    #[error(
-        "the payloads in {dir} use {mean} gas each, which does not fit --gas {gas}; give the level that they were made for"
-    )]
-    OtherLevel {
-        /// The folder.
-        dir: PathBuf,
-        /// Mean gas of a payload.
-        mean: u64,
-        /// The level.
-        gas: Gas,
-    },
-}
-
-fn advice(payload_base: u64, base: u64) -> String {
-    if payload_base == base {
-        return "the datadir is of another chain or branch than the payloads".to_owned();
-    }
-    format!("to start from the block they build on, give --target-block {payload_base}")
-}
 
 /// Which list of a sweep: a mix of transactions, empty for lists that were given, and a gas level.
 pub type ListKey = (String, Gas);
@@ -114,30 +51,17 @@ impl PayloadStore {
         self.dirs.get(&(mix.to_owned(), gas)).cloned()
     }
 
-    fn no_folder(dir: Option<&Path>, gas: Gas) -> PayloadError {
-        let above = dir.and_then(Path::parent).unwrap_or(Path::new("."));
-        PayloadError::NoLevel {
-            dir: above.to_owned(),
-            gas,
-        }
-    }
-
     /// The payloads of a mix and a level, checked against the base block.
     ///
     /// # Errors
-    /// See [`PayloadError`].
-    pub fn load(
-        &self,
-        mix: &str,
-        level: Level,
-        base: &BlockIdentity,
-    ) -> Result<Payloads, PayloadError> {
+    /// When there is none, or it is not one of the level on that block: what is wrong, and what to give instead.
+    pub fn load(&self, mix: &str, level: Level, base: &BlockIdentity) -> Result<Payloads> {
         let key = (mix.to_owned(), level.gas);
         if let Some(kept) = self.kept.borrow().get(&key) {
             return Ok(Arc::clone(kept));
         }
-        let dir = self.dirs.get(&key).map(PathBuf::as_path);
-        let dir = dir.ok_or_else(|| Self::no_folder(None, level.gas))?;
+        let dir = self.dirs.get(&key);
+        let dir = dir.ok_or_else(|| no_folder(Path::new("."), level.gas))?;
         let payloads = Arc::new(replayed(dir, level, base)?);
         let bytes = |list: &Payloads| list.iter().map(|p| p.new_payload.len()).sum::<usize>();
         let mut kept = self.kept.borrow_mut();
@@ -158,62 +82,60 @@ pub(crate) fn level_folder(folder: &Path, level: Level, levels: usize) -> PathBu
     named
 }
 
+fn no_folder(above: &Path, gas: Gas) -> Report {
+    eyre!(
+        "the payload folder {} has no folder {gas} for --gas {gas}; give one folder per level, as in 10M/ and 40M/",
+        above.display()
+    )
+}
+
 /// A list of a level, on whatever block it builds.
 ///
 /// # Errors
 /// When the folder is none, or the list is not one of the level.
-pub(crate) fn open(dir: &Path, level: Level) -> Result<PayloadSet, PayloadError> {
+pub(crate) fn open(dir: &Path, level: Level) -> Result<PayloadSet> {
     if !dir.is_dir() {
-        return Err(PayloadStore::no_folder(Some(dir), level.gas));
+        return Err(no_folder(dir.parent().unwrap_or(Path::new(".")), level.gas));
     }
     let set = PayloadSet::open(dir)?;
-    let found = set.payloads().len();
+    let (found, shown) = (set.payloads().len(), dir.display());
     let wanted = level.count.unwrap_or(found as u64);
     let taken = usize::try_from(wanted).ok();
     let Some(payloads) = taken.and_then(|taken| set.payloads().get(..taken)) else {
-        return Err(PayloadError::TooFew {
-            dir: dir.to_owned(),
-            found,
-            wanted,
-        });
+        bail!(
+            "{shown} holds {found} payloads, and --count asks for {wanted}; lower it, or generate more"
+        );
     };
-    check_level(dir, level.gas, payloads)?;
+    // Plainly made for another level: generators aim closely under it.
+    let used: u64 = payloads.iter().map(|payload| payload.gas_used).sum();
+    let (mean, gas) = (used / payloads.len().max(1) as u64, level.gas);
+    ensure!(
+        (gas.0 / 2..=gas.0.saturating_add(gas.0 / 20)).contains(&mean),
+        "the payloads in {shown} use {mean} gas each, which does not fit --gas {gas}; give the level that they were \
+         made for"
+    );
     Ok(set)
 }
 
 /// The payloads of a list that a pass replays, on the base block.
-fn replayed(
-    dir: &Path,
-    level: Level,
-    base: &BlockIdentity,
-) -> Result<Vec<PreparedPayload>, PayloadError> {
+fn replayed(dir: &Path, level: Level, base: &BlockIdentity) -> Result<Vec<PreparedPayload>> {
     let set = open(dir, level)?;
-    let (payload_base, payload_hash) = set.base();
-    if (payload_base, payload_hash) != (base.number(), base.hash) {
-        return Err(PayloadError::OtherBase {
-            dir: dir.to_owned(),
-            payload_base,
-            payload_hash,
-            base: base.number(),
-            base_hash: base.hash,
-        });
+    let (number, hash) = set.base();
+    if (number, hash) != (base.number(), base.hash) {
+        let advice = if number == base.number() {
+            "the datadir is of another chain or branch than the payloads".to_owned()
+        } else {
+            format!("to start from the block they build on, give --target-block {number}")
+        };
+        bail!(
+            "the payloads in {} build on block {number} ({hash}), but the base block is {} ({}); {advice}",
+            dir.display(),
+            base.number(),
+            base.hash
+        );
     }
     let mut payloads = set.payloads().to_vec();
     let wanted = level.count.and_then(|count| usize::try_from(count).ok());
     payloads.truncate(wanted.unwrap_or(usize::MAX));
     Ok(payloads)
-}
-
-/// Refuses payloads that were plainly made for another level: generators aim closely under it.
-fn check_level(dir: &Path, gas: Gas, payloads: &[PreparedPayload]) -> Result<(), PayloadError> {
-    let used: u64 = payloads.iter().map(|payload| payload.gas_used).sum();
-    let mean = used / payloads.len().max(1) as u64;
-    if (gas.0 / 2..=gas.0.saturating_add(gas.0 / 20)).contains(&mean) {
-        return Ok(());
-    }
-    Err(PayloadError::OtherLevel {
-        dir: dir.to_owned(),
-        mean,
-        gas,
-    })
 }

@@ -78,8 +78,11 @@ fn excludes(exclusion: &Exclusion, cell: &Cell) -> bool {
         })
 }
 
+/// The knobs of a cell, each with its value.
+type Knobs = Vec<(String, String)>;
+
 /// The combinations of axis values that the design asks of an engine.
-fn designed(settings: &Settings, engine: &EngineSpec) -> Vec<Vec<(String, String)>> {
+fn designed(settings: &Settings, engine: &EngineSpec) -> Vec<Knobs> {
     match settings.design {
         Design::Full => combinations(settings, engine),
         Design::OneAtATime => around_base(settings, engine),
@@ -88,31 +91,27 @@ fn designed(settings: &Settings, engine: &EngineSpec) -> Vec<Vec<(String, String
 
 /// The base and its neighbours: one axis at a time takes its other values. Mixes are crossed with
 /// the rest, since cells of different payloads are not compared.
-fn around_base(settings: &Settings, engine: &EngineSpec) -> Vec<Vec<(String, String)>> {
-    let axes: Vec<&Axis> = settings
-        .axes
-        .iter()
-        .filter(|axis| engine.has(axis))
-        .collect();
+fn around_base(settings: &Settings, engine: &EngineSpec) -> Vec<Knobs> {
+    let axes = settings.axes.iter().filter(|axis| engine.has(axis));
+    let axes: Vec<&Axis> = axes.collect();
     let stands = |axis: &Axis| {
         let named = settings.standing.iter().find(|set| set.flag == axis.flag);
         let first = axis.values.first().cloned().unwrap_or_default();
         named.map_or(first, |set| set.value.clone())
     };
-    let base: Vec<(String, String)> = axes
-        .iter()
-        .map(|axis| (axis.flag.clone(), stands(axis)))
-        .collect();
+    let flag = |axis: &&Axis| (axis.flag.clone(), stands(axis));
+    let base: Knobs = axes.iter().map(flag).collect();
+    let with = |base: &Knobs, at: usize, value: &String| {
+        let mut flags = base.clone();
+        flags[at].1.clone_from(value);
+        flags
+    };
     let mixes = axes.iter().position(|axis| axis.flag == MIX_AXIS);
-    let mixed: Vec<Vec<(String, String)>> = match mixes {
+    let mixed: Vec<Knobs> = match mixes {
         None => vec![base],
         Some(at) => {
-            let with = |mix: &String| {
-                let mut flags = base.clone();
-                flags[at].1.clone_from(mix);
-                flags
-            };
-            axes[at].values.iter().map(with).collect()
+            let values = axes[at].values.iter();
+            values.map(|mix| with(&base, at, mix)).collect()
         }
     };
     let mut found = Vec::new();
@@ -120,11 +119,7 @@ fn around_base(settings: &Settings, engine: &EngineSpec) -> Vec<Vec<(String, Str
         found.push(base.clone());
         for (at, axis) in axes.iter().enumerate().filter(|(at, _)| Some(*at) != mixes) {
             let others = axis.values.iter().filter(|value| **value != base[at].1);
-            found.extend(others.map(|value| {
-                let mut flags = base.clone();
-                flags[at].1.clone_from(value);
-                flags
-            }));
+            found.extend(others.map(|value| with(&base, at, value)));
         }
     }
     found
@@ -227,21 +222,18 @@ pub(super) fn notes(settings: &Settings) -> Vec<String> {
 }
 
 /// The product of all axes that an engine has; one empty combination when there are none.
-fn combinations(settings: &Settings, engine: &EngineSpec) -> Vec<Vec<(String, String)>> {
-    settings.axes.iter().filter(|axis| engine.has(axis)).fold(
-        vec![Vec::new()],
-        |combinations, axis| {
-            let extend = |flags: &Vec<(String, String)>| {
-                let flags = flags.clone();
-                axis.values.iter().map(move |value| {
-                    let mut flags = flags.clone();
-                    flags.push((axis.flag.clone(), value.clone()));
-                    flags
-                })
-            };
-            combinations.iter().flat_map(extend).collect()
-        },
-    )
+fn combinations(settings: &Settings, engine: &EngineSpec) -> Vec<Knobs> {
+    let axes = settings.axes.iter().filter(|axis| engine.has(axis));
+    axes.fold(vec![Vec::new()], |combinations, axis| {
+        let extend = |flags: Knobs| {
+            let knobs = axis
+                .values
+                .iter()
+                .map(|value| (axis.flag.clone(), value.clone()));
+            knobs.map(move |knob| [&flags[..], &[knob]].concat())
+        };
+        combinations.into_iter().flat_map(extend).collect()
+    })
 }
 
 /// `chunk15-gas10M`: the engine is named only where there is a choice.

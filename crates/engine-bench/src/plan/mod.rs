@@ -8,15 +8,15 @@ mod order;
 
 pub(crate) use order::turns;
 
-use crate::sweep::{Gas, MIX_AXIS, Settings};
+use crate::{
+    cache,
+    sweep::{Gas, MIX_AXIS, Settings},
+};
 use bench_stats::rounds::PILOT_ROUNDS;
+use eyre::{Result, bail, ensure, eyre};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::{
-    fs::File,
-    io::{self, Write as _},
-    path::{Path, PathBuf},
-};
+use std::{fs::File, io::Write as _, path::Path};
 
 /// Name of the plan inside a results folder.
 pub const PLAN_FILE: &str = "plan.json";
@@ -130,11 +130,11 @@ impl Cell {
 
     /// Whether the other cell is the same but for the value of a flag at most.
     pub fn differs_only_in(&self, flag: &str, other: &Self) -> bool {
-        let rest = |cell: &Self| -> Vec<(String, String)> {
+        let [own, others] = [self, other].map(|cell| {
             let rest = cell.flags.iter().filter(|(name, _)| name != flag);
-            rest.cloned().collect()
-        };
-        self.engine == other.engine && self.gas == other.gas && rest(self) == rest(other)
+            rest.collect::<Vec<_>>()
+        });
+        self.engine == other.engine && self.gas == other.gas && own == others
     }
 
     /// Whether both replay the same payloads: only then are their throughputs compared.
@@ -154,12 +154,10 @@ impl Cell {
     pub fn knobs(&self) -> Map<String, Value> {
         let mut axes = Map::new();
         axes.insert("engine".to_owned(), self.engine.clone().into());
-        for (flag, value) in &self.flags {
-            let number = value.parse::<u64>().map(Value::from);
-            axes.insert(
-                flag.clone(),
-                number.unwrap_or_else(|_| value.clone().into()),
-            );
+        for (flag, text) in &self.flags {
+            let number = text.parse::<u64>().map(Value::from);
+            let value = number.unwrap_or_else(|_| text.clone().into());
+            axes.insert(flag.clone(), value);
         }
         axes
     }
@@ -223,62 +221,6 @@ pub struct Estimate {
     pub duration_s: f64,
 }
 
-/// Why a plan is refused, or cannot be stored or read back.
-#[derive(Debug, thiserror::Error)]
-pub enum PlanError {
-    /// More cells than anybody would want.
-    #[error(
-        "the axes make {0} cells, and a sweep has at most {MOST_CELLS}; give fewer values, --exclude or --design one-at-a-time"
-    )]
-    TooMany(u128),
-    /// More cells than are measured unasked.
-    #[error(
-        "the sweep has {cells} cells and would take about {} once state and payloads exist; give fewer values, --exclude or --design one-at-a-time, or --yes to measure them all", human(*duration_s)
-    )]
-    Unasked {
-        /// How many cells.
-        cells: usize,
-        /// The estimate, in seconds.
-        duration_s: f64,
-    },
-    /// More visits than a plan can list.
-    #[error(
-        "{cells} cells × {rounds} rounds are {} visits, and a sweep has at most {MOST_VISITS}; give fewer --rounds", u128::from(*cells) * u128::from(*rounds)
-    )]
-    TooManyVisits {
-        /// How many cells, A/A controls not counted.
-        cells: u64,
-        /// How many rounds.
-        rounds: u64,
-    },
-    /// Everything is excluded.
-    #[error("--exclude leaves no cell to measure; omit one of the exclusions")]
-    NoCells,
-    /// A baseline that is no cell.
-    #[error(
-        "--baseline {0} names no cell of the sweep; give an id, or its part without gas and mix, of {1}"
-    )]
-    UnknownBaseline(String, String),
-    /// The file failed.
-    #[error("failed to {action} {path}: {reason}")]
-    Io {
-        /// What was attempted.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        reason: io::Error,
-    },
-    /// Not a plan.
-    #[error("failed to read the plan {path}: {reason}")]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-}
-
 /// What the settings mean for engines and for the budget, a sentence each.
 fn notes(settings: &Settings, estimate: &Estimate) -> Vec<String> {
     let mut notes = cells::notes(settings);
@@ -319,24 +261,32 @@ impl Plan {
     ///
     /// # Errors
     /// When it has no cell, or too many.
-    pub fn asked(settings: Settings, yes: bool) -> Result<Self, PlanError> {
+    pub fn asked(settings: Settings, yes: bool) -> Result<Self> {
         let most = cells::count(&settings);
-        if most > MOST_CELLS {
-            return Err(PlanError::TooMany(most));
-        }
-        let cells = cells::of(&settings).len();
-        if cells == 0 {
-            return Err(PlanError::NoCells);
-        }
-        if cells as u128 * u128::from(settings.rounds) > MOST_VISITS {
-            let (cells, rounds) = (cells as u64, settings.rounds);
-            return Err(PlanError::TooManyVisits { cells, rounds });
-        }
+        ensure!(
+            most <= MOST_CELLS,
+            "the axes make {most} cells, and a sweep has at most {MOST_CELLS}; give fewer values, --exclude or \
+             --design one-at-a-time"
+        );
+        let cells = cells::of(&settings).len() as u128;
+        ensure!(
+            cells > 0,
+            "--exclude leaves no cell to measure; omit one of the exclusions"
+        );
+        let rounds = settings.rounds;
+        let visits = cells * u128::from(rounds);
+        ensure!(
+            visits <= MOST_VISITS,
+            "{cells} cells × {rounds} rounds are {visits} visits, and a sweep has at most {MOST_VISITS}; give \
+             fewer --rounds"
+        );
         let plan = Self::new(settings);
-        if cells as u128 > MOST_CELLS_UNASKED && !yes {
-            let duration_s = plan.estimate.duration_s;
-            return Err(PlanError::Unasked { cells, duration_s });
-        }
+        ensure!(
+            cells <= MOST_CELLS_UNASKED || yes,
+            "the sweep has {cells} cells and would take about {} once state and payloads exist; give fewer values, \
+             --exclude or --design one-at-a-time, or --yes to measure them all",
+            human(plan.estimate.duration_s)
+        );
         plan.with_baseline(None)
     }
 
@@ -361,10 +311,8 @@ impl Plan {
 
     /// The loads of the cells, in their order.
     pub fn loads(&self) -> Vec<Load> {
-        cells::firsts(&self.cells)
-            .into_iter()
-            .map(Cell::load)
-            .collect()
+        let firsts = cells::firsts(&self.cells).into_iter();
+        firsts.map(Cell::load).collect()
     }
 
     /// The cell of a load that `--baseline` names.
@@ -378,15 +326,15 @@ impl Plan {
     ///
     /// # Errors
     /// When it names no cell.
-    pub fn with_baseline(mut self, name: Option<String>) -> Result<Self, PlanError> {
+    pub fn with_baseline(mut self, name: Option<String>) -> Result<Self> {
         self.settings.baseline = name.or(self.settings.baseline);
-        let unknown = self
-            .loads()
-            .iter()
-            .all(|load| self.baseline(load).is_none());
-        match self.settings.baseline.clone().filter(|_| unknown) {
-            Some(name) => Err(PlanError::UnknownBaseline(name, self.some_ids())),
-            None => Ok(self),
+        let mut loads = self.loads().into_iter();
+        match &self.settings.baseline {
+            Some(name) if loads.all(|load| self.baseline(&load).is_none()) => bail!(
+                "--baseline {name} names no cell of the sweep; give an id, or its part without gas and mix, of {}",
+                self.some_ids()
+            ),
+            _ => Ok(self),
         }
     }
 
@@ -424,42 +372,29 @@ impl Plan {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn write(&self, dir: &Path) -> Result<(), PlanError> {
+    pub fn write(&self, dir: &Path) -> Result<()> {
         let path = dir.join(PLAN_FILE);
-        let failed = |reason| PlanError::Io {
-            action: "write",
-            path: path.clone(),
-            reason,
-        };
-        let json = self.to_json().map_err(|error| failed(error.into()))?;
         // The journal's lines survive a loss of power, and are worth nothing without the plan.
         let write = || {
             let mut file = File::create(&path)?;
-            file.write_all(json.as_bytes())?;
+            file.write_all(self.to_json()?.as_bytes())?;
             file.sync_all()?;
             File::open(dir)?.sync_all()
         };
-        write().map_err(failed)
+        write().map_err(cache::failed("write", &path))
     }
 
     /// Reads `plan.json` of a results folder.
     ///
     /// # Errors
     /// When there is none or it is not one.
-    pub fn read(dir: &Path) -> Result<Self, PlanError> {
+    pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join(PLAN_FILE);
-        let json = std::fs::read(&path).map_err(|reason| PlanError::Io {
-            action: "read",
-            path: path.clone(),
-            reason,
-        })?;
-        let refused = |reason| PlanError::Content {
-            path: path.clone(),
-            reason,
-        };
+        let json = std::fs::read(&path).map_err(cache::failed("read", &path))?;
         // Before anything else is looked for: another version has other fields.
-        Format::check(&json, FORMAT, VERSION).map_err(refused)?;
-        serde_json::from_slice(&json).map_err(|error| refused(error.to_string()))
+        let plan = Format::check(&json, FORMAT, VERSION)
+            .and_then(|()| serde_json::from_slice(&json).map_err(|error| error.to_string()));
+        plan.map_err(|reason| eyre!("failed to read the plan {}: {reason}", path.display()))
     }
 }
 
@@ -474,10 +409,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Settings without anything of this machine in them.
-    fn settings(flags: &[&str]) -> Settings {
+    fn settings(flags: &str) -> Settings {
         use clap::Parser as _;
-        let words = ["engine-bench", "sweep", "--cache-dir", "/cache"];
-        let cli = crate::cli::Cli::try_parse_from(words.iter().chain(flags)).unwrap();
+        let line = format!("engine-bench sweep --cache-dir /cache {flags}");
+        let cli = crate::cli::Cli::try_parse_from(line.split_whitespace()).unwrap();
         let crate::cli::Verb::Sweep(args) = cli.verb else {
             panic!("not a sweep")
         };
@@ -488,35 +423,25 @@ mod tests {
 
     #[test]
     fn plan_of_the_first_command() {
-        let plan = Plan::new(settings(&["--chunks", "15,30,60", "--gas", "10M,40M"]));
+        let plan = Plan::new(settings("--chunks 15,30,60 --gas 10M,40M"));
         insta::assert_snapshot!(plan.to_json().unwrap());
     }
 
     #[test]
     fn a_budget_below_the_pilot_is_remarked_on() {
-        let notes = |budget: &[&str]| {
-            let flags = [&["--chunks", "15,60"], budget].concat();
-            Plan::new(settings(&flags)).notes
-        };
-        let [note] = &notes(&["--budget", "20s"])[..] else {
+        let notes = |budget| Plan::new(settings(&format!("--chunks 15,60 {budget}"))).notes;
+        let [note] = &notes("--budget 20s")[..] else {
             panic!("one note")
         };
         assert!(note.contains("2 rounds") && note.contains("the budget is 20 seconds"));
-        assert!(notes(&["--budget", "60m"]).is_empty() && notes(&[]).is_empty());
-        assert!(notes(&["--rounds", "3"]).is_empty());
+        for enough in ["--budget 60m", "", "--rounds 3"] {
+            assert!(notes(enough).is_empty(), "{enough}");
+        }
     }
 
     #[test]
     fn an_engine_without_a_flag_has_one_cell_for_all_its_values() {
-        let flags = [
-            "--chunks",
-            "15,30",
-            "--axis",
-            "env:A=1,2",
-            "--gas",
-            "10M,40M",
-        ];
-        let mut settings = settings(&flags);
+        let mut settings = settings("--chunks 15,30 --axis env:A=1,2 --gas 10M,40M");
         settings.engines.push(EngineSpec {
             name: "geth".into(),
             program: "/bin/geth".into(),
@@ -528,115 +453,88 @@ mod tests {
         insta::assert_snapshot!(format!("{}\n\n{}", ids.join("\n"), plan.notes.join("\n")));
     }
 
-    /// Ids of the cells of a plan.
-    fn ids(flags: &[&str]) -> Vec<String> {
-        let plan = Plan::asked(settings(flags), false).unwrap();
-        plan.cells.into_iter().map(|cell| cell.id).collect()
-    }
-
     #[test]
     fn designs_and_exclusions_choose_cells() {
-        let axes = ["--chunks", "5,15,60", "--axis", "engine.w=1,2"];
-        let all = ids(&axes);
-        assert_eq!(all.len(), 6);
-        let with = |more: &[&str]| ids(&[&axes[..], more].concat());
-        assert_eq!(
-            with(&["--design", "one-at-a-time"]),
-            [
-                "chunk5-w_1-gas10M",
-                "chunk15-w_1-gas10M",
-                "chunk60-w_1-gas10M",
-                "chunk5-w_2-gas10M"
-            ]
-        );
-        assert_eq!(
-            with(&[
-                "--design",
-                "one-at-a-time",
-                "--base",
-                "engine.w=2",
-                "--gas",
-                "2M"
-            ]),
-            [
-                "chunk5-w_2-gas2M",
-                "chunk15-w_2-gas2M",
-                "chunk60-w_2-gas2M",
-                "chunk5-w_1-gas2M"
-            ]
-        );
-        let left = with(&[
-            "--exclude",
-            "engine.w=2,engine.multiproof-chunk-size=60",
-            "--exclude",
-            "engine.w=1,gas=10M",
-        ]);
-        assert_eq!(left, ["chunk5-w_2-gas10M", "chunk15-w_2-gas10M"]);
-        let mixed = with(&["--mix", "mainnet,whale", "--design", "one-at-a-time"]);
+        let with = |more: &str| {
+            let flags = format!("--chunks 5,15,60 --axis engine.w=1,2 {more}");
+            let plan = Plan::asked(settings(&flags), false).unwrap();
+            let ids = plan.cells.into_iter().map(|cell| cell.id);
+            ids.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(with("").split(' ').count(), 6);
+        for (flags, ids) in [
+            (
+                "--design one-at-a-time",
+                "chunk5-w_1-gas10M chunk15-w_1-gas10M chunk60-w_1-gas10M chunk5-w_2-gas10M",
+            ),
+            (
+                "--design one-at-a-time --base engine.w=2 --gas 2M",
+                "chunk5-w_2-gas2M chunk15-w_2-gas2M chunk60-w_2-gas2M chunk5-w_1-gas2M",
+            ),
+            (
+                "--exclude engine.w=2,engine.multiproof-chunk-size=60 --exclude engine.w=1,gas=10M",
+                "chunk5-w_2-gas10M chunk15-w_2-gas10M",
+            ),
+        ] {
+            assert_eq!(with(flags), ids, "{flags}");
+        }
+        let mixed = with("--mix mainnet,whale --design one-at-a-time");
+        let mixed: Vec<_> = mixed.split(' ').collect();
         assert_eq!(mixed.len(), 8);
+        let bases = [mixed[0], mixed[4]];
         assert_eq!(
-            (&*mixed[0], &*mixed[4]),
-            ("mainnet-chunk5-w_1-gas10M", "whale-chunk5-w_1-gas10M")
+            bases,
+            ["mainnet-chunk5-w_1-gas10M", "whale-chunk5-w_1-gas10M"]
         );
     }
 
     #[test]
     fn sweeps_that_are_too_large_or_empty_are_refused_with_their_size() {
-        let list = |values: u32| {
-            (1..=values)
-                .map(|n| n.to_string())
-                .collect::<Vec<_>>()
-                .join(",")
+        let axis = |name: char, values: u32| {
+            let values: Vec<String> = (1..=values).map(|n| n.to_string()).collect();
+            format!("--axis engine.{name}={}", values.join(","))
         };
-        let refused =
-            |flags: &[&str], yes: bool| Plan::asked(settings(flags), yes).unwrap_err().to_string();
-        let (tens, hundreds) = (list(10), list(100));
-        let axis = |name: &str, values: &str| format!("engine.{name}={values}");
-        let (a, b) = (axis("a", &hundreds), axis("b", &hundreds));
-        let (c, d) = (axis("c", &tens), axis("d", &hundreds));
-        let large = ["--axis", &a, "--axis", &b, "--axis", &c];
-        let told = refused(&large, false);
-        assert!(
-            told.contains("100000 cells") && told.contains("days"),
-            "{told}"
-        );
-        assert_eq!(
-            Plan::asked(settings(&large), true).unwrap().cells.len(),
-            100_000
-        );
-        let huge = [&large[..], &["--axis", &d]].concat();
-        assert!(refused(&huge, true).contains("10000000 cells"));
-        let none = ["--chunks", "5", "--exclude", "gas=10M"];
-        assert!(refused(&none, true).contains("leaves no cell"));
-        let long = ["--chunks", "5,15", "--rounds", "18446744073709551615"];
-        assert!(refused(&long, true).contains("36893488147419103230 visits"));
+        let asked = |flags: &str, yes: bool| Plan::asked(settings(flags), yes);
+        let large = [axis('a', 100), axis('b', 100), axis('c', 10)].join(" ");
+        let huge = format!("{large} {}", axis('d', 100));
+        assert_eq!(asked(&large, true).unwrap().cells.len(), 100_000);
+        for (flags, yes, parts) in [
+            (&*large, false, ["100000 cells", "days"]),
+            (&*huge, true, ["10000000 cells", ""]),
+            ("--chunks 5 --exclude gas=10M", true, ["leaves no cell", ""]),
+            (
+                "--chunks 5,15 --rounds 18446744073709551615",
+                true,
+                ["36893488147419103230 visits", ""],
+            ),
+        ] {
+            let told = asked(flags, yes).unwrap_err().to_string();
+            assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+        }
     }
 
     #[test]
     fn a_baseline_is_an_id_or_the_values_of_knobs() {
-        let chunks = ["--chunks", "15,60", "--gas", "10M,40M"];
-        let mixes = [&chunks[..], &["--mix", "mainnet,whale"]].concat();
+        let chunks = "--chunks 15,60 --gas 10M,40M";
+        let mixes = "--chunks 15,60 --gas 10M,40M --mix mainnet,whale";
         for (flags, name, levels) in [
-            (&chunks[..], "chunk60", 2),
-            (&chunks[..], "chunk60-gas10M", 1),
-            (&mixes[..], "chunk60", 4),
-            (&mixes[..], "whale-chunk60-gas10M", 1),
-            (&chunks[..], "chunk6", 0),
-            (&["--gas", "10M"][..], "", 0),
+            (chunks, "chunk60", 2),
+            (chunks, "chunk60-gas10M", 1),
+            (mixes, "chunk60", 4),
+            (mixes, "whale-chunk60-gas10M", 1),
+            (chunks, "chunk6", 0),
+            ("--gas 10M", "", 0),
         ] {
-            let flags = [flags, &["--baseline", name]].concat();
+            let flags = format!("{flags} --baseline={name}");
             match Plan::asked(settings(&flags), false) {
                 Ok(plan) => {
                     let loads = plan.loads().into_iter();
                     let found = loads.filter_map(|load| plan.baseline(&load).cloned());
-                    assert_eq!(found.count(), levels, "{flags:?}");
+                    assert_eq!(found.count(), levels, "{flags}");
                 }
                 Err(error) => {
-                    let told = error.to_string();
-                    assert!(
-                        levels == 0 && told.contains(&format!("--baseline {name} ")),
-                        "{told}"
-                    );
+                    let (told, named) = (error.to_string(), format!("--baseline {name} "));
+                    assert!(levels == 0 && told.contains(&named), "{told}");
                 }
             }
         }
@@ -645,7 +543,7 @@ mod tests {
     #[test]
     fn reads_back_what_it_writes() {
         let dir = tempfile::tempdir().unwrap();
-        let plan = Plan::new(settings(&["--axis", "engine.x=a,b", "--reset", "copy"]));
+        let plan = Plan::new(settings("--axis engine.x=a,b --reset copy"));
         assert_eq!(plan.settings.reset, ResetMethod::Copy);
         plan.write(dir.path()).unwrap();
         assert_eq!(Plan::read(dir.path()).unwrap(), plan);
@@ -677,10 +575,9 @@ mod tests {
             let list = |set: &BTreeSet<u64>, suffix: &str| {
                 set.iter().map(|n| format!("{n}{suffix}")).collect::<Vec<_>>().join(",")
             };
-            let plan = Plan::new(settings(&[
-                "--chunks", &list(&chunks, ""), "--gas", &list(&levels, "M"),
-                "--rounds", &rounds.to_string(), "--seed", &seed.to_string(),
-            ]));
+            let (sizes, gas) = (list(&chunks, ""), list(&levels, "M"));
+            let flags = format!("--chunks {sizes} --gas {gas} --rounds {rounds} --seed {seed}");
+            let plan = Plan::new(settings(&flags));
             let all = plan.cells.iter().chain(&plan.controls);
             let ids: BTreeSet<_> = all.map(|cell| cell.id.clone()).collect();
             prop_assert_eq!(plan.cells.len(), chunks.len() * levels.len());

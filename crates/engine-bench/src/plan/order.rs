@@ -11,11 +11,7 @@ use bench_stats::SplitMix;
 pub(super) fn visits(settings: &Settings, cells: &[&Cell]) -> Vec<Visit> {
     let mut random = SplitMix::new(settings.seed);
     let mut visits = Vec::with_capacity(cells.len() * settings.rounds as usize);
-    let mut orders = Orders {
-        order: settings.order,
-        cells: cells.len(),
-        ahead: Vec::new(),
-    };
+    let mut orders = Orders::new(settings.order, cells.len());
     for round in 1..=settings.rounds {
         let order = orders.next(&mut random);
         visits.extend(order.into_iter().map(|index| Visit {
@@ -43,11 +39,7 @@ pub(crate) fn turns(
         SplitMix::new(seed ^ word).bits()
     });
     let mut random = SplitMix::new(seed);
-    let mut orders = Orders {
-        order: Order::Williams,
-        cells,
-        ahead: Vec::new(),
-    };
+    let mut orders = Orders::new(Order::Williams, cells);
     (0..payloads).map(|_| orders.next(&mut random)).collect()
 }
 
@@ -60,6 +52,14 @@ struct Orders {
 }
 
 impl Orders {
+    fn new(order: Order, cells: usize) -> Self {
+        Self {
+            order,
+            cells,
+            ahead: Vec::new(),
+        }
+    }
+
     fn next(&mut self, random: &mut SplitMix) -> Vec<usize> {
         if let Some(next) = self.ahead.pop() {
             return next;
@@ -115,18 +115,39 @@ mod tests {
 
     fn orders(order: Order, cells: usize, rounds: usize, seed: u64) -> Vec<Vec<usize>> {
         let mut random = SplitMix::new(seed);
-        let mut orders = Orders {
-            order,
-            cells,
-            ahead: Vec::new(),
-        };
+        let mut orders = Orders::new(order, cells);
         (0..rounds).map(|_| orders.next(&mut random)).collect()
     }
 
-    fn is_permutation(order: &[usize]) -> bool {
+    fn is_permutation(order: &[usize], cells: usize) -> bool {
         let mut sorted = order.to_vec();
         sorted.sort_unstable();
-        sorted.into_iter().eq(0..order.len())
+        sorted.into_iter().eq(0..cells)
+    }
+
+    /// Rounds after which a design of so many cells is complete.
+    fn cycle(cells: usize) -> usize {
+        if cells % 2 == 0 { cells } else { 2 * cells }
+    }
+
+    /// Each cell has every place equally often, and follows every other equally often.
+    fn assert_balanced(rows: &[Vec<usize>], cells: usize) {
+        let (mut after, mut at) = (HashMap::new(), HashMap::new());
+        for row in rows {
+            for pair in row.windows(2) {
+                *after.entry((pair[0], pair[1])).or_insert(0) += 1;
+            }
+            for place in row.iter().enumerate() {
+                *at.entry(place).or_insert(0) += 1;
+            }
+        }
+        let often = |count: &usize| *count == rows.len() / cells;
+        assert_eq!(
+            (after.len(), at.len()),
+            (cells * (cells - 1), cells * cells)
+        );
+        assert!(after.values().all(often), "{cells} cells: {after:?}");
+        assert!(at.values().all(often), "{cells} cells: {at:?}");
     }
 
     #[test]
@@ -139,11 +160,7 @@ mod tests {
         ] {
             for cells in 0..9 {
                 let rounds = orders(order, cells, 25, 7);
-                assert!(
-                    rounds
-                        .iter()
-                        .all(|round| round.len() == cells && is_permutation(round))
-                );
+                assert!(rounds.iter().all(|round| is_permutation(round, cells)));
                 assert_eq!(rounds, orders(order, cells, 25, 7), "the seed decides");
             }
         }
@@ -152,26 +169,10 @@ mod tests {
     #[test]
     fn williams_balances_neighbours_and_positions() {
         for cells in 2..10 {
-            let rounds = if cells % 2 == 0 { cells } else { 2 * cells };
-            let design = orders(Order::Williams, cells, rounds, 3);
-            let (mut after, mut at) = (HashMap::new(), HashMap::new());
-            for row in &design {
-                row.windows(2)
-                    .for_each(|pair| *after.entry((pair[0], pair[1])).or_insert(0) += 1);
-                row.iter()
-                    .enumerate()
-                    .for_each(|place| *at.entry(place).or_insert(0) += 1);
-            }
-            let times = rounds / cells;
-            assert_eq!(after.len(), cells * (cells - 1), "{cells} cells");
-            assert!(after.values().all(|count| *count == times), "{after:?}");
-            assert_eq!(at.len(), cells * cells);
-            assert!(at.values().all(|count| *count == times));
+            let design = orders(Order::Williams, cells, cycle(cells), 3);
+            assert_balanced(&design, cells);
         }
-        let (first, second) = (
-            orders(Order::Williams, 6, 6, 3),
-            orders(Order::Williams, 6, 6, 4),
-        );
+        let [first, second] = [3, 4].map(|seed| orders(Order::Williams, 6, 6, seed));
         assert_ne!(first, second, "another seed, another order");
     }
 
@@ -182,29 +183,11 @@ mod tests {
             mix: mix.map(str::to_owned),
         };
         for cells in 1..9 {
-            let cycle = if cells % 2 == 0 { cells } else { 2 * cells };
-            let payloads = 10 * cycle;
+            let payloads = 10 * cycle(cells);
             let all = turns(7, 3, &load(10, None), cells, payloads);
             assert_eq!(all.len(), payloads);
-            assert!(
-                all.iter()
-                    .all(|order| order.len() == cells && is_permutation(order))
-            );
-            let (mut at, mut after) = (HashMap::new(), HashMap::new());
-            for order in &all {
-                for place in order.iter().enumerate() {
-                    *at.entry(place).or_insert(0) += 1;
-                }
-                for pair in order.windows(2) {
-                    *after.entry((pair[0], pair[1])).or_insert(0) += 1;
-                }
-            }
-            assert!(
-                at.values().all(|count| *count == payloads / cells),
-                "{at:?}"
-            );
-            let equal = |count: &usize| *count == payloads / cells;
-            assert!(cells == 1 || after.len() == cells * (cells - 1) && after.values().all(equal));
+            assert!(all.iter().all(|order| is_permutation(order, cells)));
+            assert_balanced(&all, cells);
             assert_eq!(all, turns(7, 3, &load(10, None), cells, payloads));
             if cells < 3 {
                 continue;

@@ -8,7 +8,7 @@ use super::{
     Record, SampleError, Start, TimeSplit, VISITS_DIR, VisitFacts, VisitTimes, journal,
     measured_dir, metrics_sum, plan_sum, sample,
 };
-use crate::plan::{Plan, PlanError};
+use crate::plan::Plan;
 use std::{
     collections::{BTreeMap, HashMap},
     fs,
@@ -48,7 +48,7 @@ pub struct History {
 pub enum RecordError {
     /// No plan.
     #[error(transparent)]
-    Plan(#[from] PlanError),
+    Plan(#[from] eyre::Report),
     /// No journal.
     #[error(transparent)]
     Journal(#[from] JournalError),

@@ -3,11 +3,11 @@
 //! Invariant: what an engine is, it says itself (`--version`); which flags of the axes it has, its
 //! own help says. Names of engines are unique in a sweep.
 
-use super::ResolveError;
 use crate::{
     engine::{help, names_flag, output_of},
     sweep::{EMBEDDED_ENGINE, EngineKind, EngineSpec, is_engine_flag},
 };
+use eyre::{Result, ensure, eyre};
 use nix::unistd::{AccessFlags, access};
 use std::{
     collections::BTreeSet,
@@ -18,11 +18,9 @@ use std::{
 ///
 /// # Errors
 /// When the path of the running program is unknown.
-pub(crate) fn embedded_engine() -> Result<EngineSpec, ResolveError> {
-    let program = std::env::current_exe().map_err(|reason| ResolveError::Path {
-        what: "the running program",
-        path: PathBuf::from(EMBEDDED_ENGINE),
-        reason,
+pub(crate) fn embedded_engine() -> Result<EngineSpec> {
+    let program = std::env::current_exe().map_err(|reason| {
+        eyre!("failed to open the running program {EMBEDDED_ENGINE}: {reason}; check the path")
     })?;
     Ok(EngineSpec {
         name: EMBEDDED_ENGINE.to_owned(),
@@ -36,76 +34,68 @@ pub(crate) fn embedded_engine() -> Result<EngineSpec, ResolveError> {
 ///
 /// # Errors
 /// When one is no program, two have the same name, or none has a flag of the knobs.
-pub(super) fn engines(typed: &[String], knobs: &[&str]) -> Result<Vec<EngineSpec>, ResolveError> {
+pub(super) fn engines(typed: &[String], knobs: &[&str]) -> Result<Vec<EngineSpec>> {
     if typed.is_empty() {
         return Ok(vec![embedded_engine()?]);
     }
-    let mut engines: Vec<EngineSpec> = typed
-        .iter()
-        .map(|text| engine(text))
-        .collect::<Result<_, _>>()?;
+    let engines = typed.iter().map(|text| engine(text));
+    let mut engines: Vec<EngineSpec> = engines.collect::<Result<_>>()?;
     let mut names = BTreeSet::new();
-    let twice = engines
-        .iter()
-        .find(|engine| !names.insert(engine.name.as_str()));
-    if let Some(twice) = twice {
-        return Err(ResolveError::SameEngineName(twice.name.clone()));
+    for EngineSpec { name, .. } in &engines {
+        ensure!(
+            names.insert(name),
+            "two engines have the name `{name}`, and results are listed by name; give one of them another, as in \
+             --engine old=PATH"
+        );
     }
     find_missing_flags(&mut engines, knobs)?;
     Ok(engines)
 }
 
-fn engine(typed: &str) -> Result<EngineSpec, ResolveError> {
-    if typed == EMBEDDED_ENGINE {
-        return embedded_engine();
-    }
-    let unknown = || ResolveError::UnknownEngine(typed.to_owned());
+fn engine(typed: &str) -> Result<EngineSpec> {
+    let unknown = || {
+        eyre!(
+            "--engine `{typed}` is neither bench-reth nor a program; give the path of an executable or its name on \
+             the PATH, as in ./target/release/reth, geth or old=./bench-reth"
+        )
+    };
     let (name, place) = match typed.split_once('=') {
         Some((name, place)) => (Some(name.to_owned()), place),
         None => (None, typed),
     };
-    if place == EMBEDDED_ENGINE {
-        return Ok(EngineSpec {
-            name: name.filter(|name| !name.is_empty()).ok_or_else(unknown)?,
-            ..embedded_engine()?
-        });
-    }
-    let program = find_program(place).ok_or_else(unknown)?;
-    let stem = || Some(program.file_stem()?.to_string_lossy().into_owned());
-    let name = name
-        .or_else(stem)
-        .filter(|name| !name.is_empty())
-        .ok_or_else(unknown)?;
-    Ok(EngineSpec {
-        name,
-        kind: EngineKind::of_version(&version_line(&program)),
-        program,
-        lacks: Vec::new(),
-    })
+    let mut engine = if place == EMBEDDED_ENGINE {
+        embedded_engine()?
+    } else {
+        let program = find_program(place).ok_or_else(unknown)?;
+        let stem = program.file_stem().unwrap_or_default();
+        EngineSpec {
+            name: stem.to_string_lossy().into_owned(),
+            kind: EngineKind::of_version(&version_line(&program)),
+            program,
+            lacks: Vec::new(),
+        }
+    };
+    engine.name = name.unwrap_or(engine.name);
+    ensure!(!engine.name.is_empty(), unknown());
+    Ok(engine)
 }
 
 /// The program at a path, or of that name in a folder of PATH.
 fn find_program(place: &str) -> Option<PathBuf> {
     let runs = |path: &PathBuf| path.is_file() && access(path, AccessFlags::X_OK).is_ok();
     let at = |path: PathBuf| path.canonicalize().ok().filter(runs);
-    if let Some(found) = at(PathBuf::from(place)) {
-        return Some(found);
-    }
-    if place.contains('/') {
-        return None;
-    }
-    let folders = std::env::var_os("PATH")?;
-    std::env::split_paths(&folders).find_map(|folder| at(folder.join(place)))
+    let on_path = || {
+        let folders = std::env::var_os("PATH").filter(|_| !place.contains('/'))?;
+        std::env::split_paths(&folders).find_map(|folder| at(folder.join(place)))
+    };
+    at(PathBuf::from(place)).or_else(on_path)
 }
 
 /// Notes for each engine which flags of the knobs it lacks. A flag that no engine names in its help
 /// may be a hidden one: engines that speak as reth does are left to judge it themselves.
-fn find_missing_flags(engines: &mut [EngineSpec], knobs: &[&str]) -> Result<(), ResolveError> {
-    let flags: Vec<&str> = knobs
-        .iter()
-        .copied()
-        .filter(|knob| is_engine_flag(knob))
-        .collect();
+fn find_missing_flags(engines: &mut [EngineSpec], knobs: &[&str]) -> Result<()> {
+    let flags = knobs.iter().filter(|knob| is_engine_flag(knob));
+    let flags: Vec<&str> = flags.copied().collect();
     if flags.is_empty() {
         return Ok(());
     }
@@ -113,18 +103,18 @@ fn find_missing_flags(engines: &mut [EngineSpec], knobs: &[&str]) -> Result<(), 
     for flag in flags {
         let known: Vec<bool> = helps.iter().map(|help| names_flag(help, flag)).collect();
         let nowhere = !known.contains(&true);
+        let mut lacking = 0;
         for (engine, known) in engines.iter_mut().zip(known) {
             let hidden = nowhere && engine.kind != EngineKind::Geth;
             if !known && !hidden {
                 engine.lacks.push(flag.to_owned());
+                lacking += 1;
             }
         }
-        if engines
-            .iter()
-            .all(|engine| engine.lacks.iter().any(|lacked| lacked == flag))
-        {
-            return Err(ResolveError::NoEngineHas(flag.to_owned()));
-        }
+        ensure!(
+            lacking < engines.len(),
+            "no engine of the sweep has a flag --{flag}; the engine's own --help lists its flags"
+        );
     }
     Ok(())
 }

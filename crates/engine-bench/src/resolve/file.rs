@@ -6,64 +6,13 @@
 
 use super::{
     merge::{is_by_knob, said},
-    schema::{KEYS, Key, Shape, is_flag},
+    schema::{KEYS, Shape, flag},
 };
 use crate::cli::SweepArgs;
 use clap::Parser;
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use eyre::{Report, Result, eyre};
+use std::{fs, path::Path};
 use toml::{Table, Value};
-
-/// Why a sweep file is refused.
-#[derive(Debug, thiserror::Error)]
-pub enum FileError {
-    /// It cannot be read.
-    #[error("failed to read the sweep file {path}: {reason}; check the path")]
-    Io {
-        /// As typed.
-        path: PathBuf,
-        /// The system's reason.
-        reason: io::Error,
-    },
-    /// It is no TOML.
-    #[error("the sweep file {path} is not TOML: {reason}")]
-    Syntax {
-        /// As typed.
-        path: PathBuf,
-        /// The parser's reason, with line and column.
-        reason: String,
-    },
-    /// A key that means nothing.
-    #[error("the sweep file {path} has the unknown key `{key}`; {advice}")]
-    UnknownKey {
-        /// As typed.
-        path: PathBuf,
-        /// The key.
-        key: String,
-        /// What may have been meant.
-        advice: String,
-    },
-    /// A value of another kind.
-    #[error("the sweep file {path}: `{key}` needs {needed}")]
-    Value {
-        /// As typed.
-        path: PathBuf,
-        /// The key.
-        key: String,
-        /// What it should be.
-        needed: &'static str,
-    },
-    /// A value that its flag refuses.
-    #[error("the sweep file {path}: {reason}")]
-    Refused {
-        /// As typed.
-        path: PathBuf,
-        /// What the flag says.
-        reason: String,
-    },
-}
 
 /// What a sweep file says.
 #[derive(Debug)]
@@ -97,22 +46,23 @@ impl Word {
 }
 
 /// Reads a sweep file. Every value was accepted by its flag on its own.
-pub(super) fn read(path: &Path) -> Result<SweepFile, FileError> {
-    let text = fs::read_to_string(path).map_err(|reason| FileError::Io {
-        path: path.to_owned(),
-        reason,
+pub(super) fn read(path: &Path) -> Result<SweepFile> {
+    let shown = path.display();
+    let text = fs::read_to_string(path).map_err(|reason| {
+        eyre!("failed to read the sweep file {shown}: {reason}; check the path")
     })?;
-    let table: Table = text
-        .parse()
-        .map_err(|error: toml::de::Error| FileError::Syntax {
-            path: path.to_owned(),
-            reason: error.to_string().trim_end().to_owned(),
-        })?;
+    let table: Table = text.parse().map_err(|error: toml::de::Error| {
+        let reason = error.to_string();
+        eyre!("the sweep file {shown} is not TOML: {}", reason.trim_end())
+    })?;
     let reading = Reading { path };
     let mut words = Vec::new();
     for (name, value) in &table {
-        let key = KEYS.iter().find(|key| key.name == name);
-        let key = key.ok_or_else(|| reading.unknown(name))?;
+        let key = KEYS.into_iter().find(|(key, _)| key == name);
+        let key = key.ok_or_else(|| {
+            let advice = advice(name);
+            eyre!("the sweep file {shown} has the unknown key `{name}`; {advice}")
+        })?;
         words.extend(reading.words(key, value)?);
     }
     for word in &words {
@@ -132,8 +82,7 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     /// The words that a key stands for.
-    fn words(&self, key: &Key, value: &Value) -> Result<Vec<Word>, FileError> {
-        let Key { name, shape } = key;
+    fn words(&self, (name, shape): (&'static str, Shape), value: &Value) -> Result<Vec<Word>> {
         let one = |text: String| vec![Word::new(name, &text)];
         let needs = || self.needs(name, shape.needed());
         Ok(match (shape, value) {
@@ -161,7 +110,7 @@ impl Reading<'_> {
                 };
                 let knob = |(flag, value): (&String, &Value)| {
                     let text = of(value).ok_or_else(|| self.needs(flag, needed))?;
-                    Ok(Word::new(name, &format!("{flag}={text}")))
+                    Ok::<_, Report>(Word::new(name, &format!("{flag}={text}")))
                 };
                 knobs.iter().map(knob).collect::<Result<_, _>>()?
             }
@@ -174,34 +123,22 @@ impl Reading<'_> {
         })
     }
 
-    fn needs(&self, key: &str, needed: &'static str) -> FileError {
-        FileError::Value {
-            path: self.path.to_owned(),
-            key: key.to_owned(),
-            needed,
-        }
+    fn refused(&self, reason: &str) -> Report {
+        eyre!("the sweep file {}: {reason}", self.path.display())
     }
 
-    fn unknown(&self, key: &str) -> FileError {
-        FileError::UnknownKey {
-            path: self.path.to_owned(),
-            key: key.to_owned(),
-            advice: advice(key),
-        }
+    fn needs(&self, key: &str, needed: &str) -> Report {
+        self.refused(&format!("`{key}` needs {needed}"))
     }
 
     /// An engine of the file: names stay, paths are relative to the file.
     fn engine(&self, text: &str) -> String {
-        let (name, place) = match text.split_once('=') {
-            Some((name, place)) => (format!("{name}="), place),
-            None => (String::new(), text),
-        };
-        let place = if place.contains('/') {
-            self.resolved(place)
-        } else {
-            place.to_owned()
-        };
-        name + &place
+        let place = text.find('=').map_or(0, |equals| equals + 1);
+        let (name, place) = text.split_at(place);
+        if !place.contains('/') {
+            return text.to_owned();
+        }
+        format!("{name}{}", self.resolved(place))
     }
 
     fn resolved(&self, path: &str) -> String {
@@ -210,7 +147,7 @@ impl Reading<'_> {
     }
 
     /// Has the flag judge its value, apart from all others.
-    fn check(&self, word: &Word) -> Result<(), FileError> {
+    fn check(&self, word: &Word) -> Result<()> {
         /// The flags of a sweep on their own.
         #[derive(Parser)]
         struct Flags {
@@ -222,24 +159,23 @@ impl Reading<'_> {
             return Ok(());
         }
         let parsed = Flags::try_parse_from(["sweep", &word.text]);
-        parsed.map(drop).map_err(|error| FileError::Refused {
-            path: self.path.to_owned(),
-            reason: said(&error),
-        })
+        parsed
+            .map(drop)
+            .map_err(|error| self.refused(&said(&error)))
     }
 }
 
 /// The nearest key, or all of them.
 fn advice(key: &str) -> String {
-    let distance = |known: &&Key| strsim::damerau_levenshtein(key, known.name);
-    let near = KEYS.iter().min_by_key(distance);
+    if flag(key).is_some() {
+        return format!("it is not part of a sweep; give --{key} as a flag");
+    }
+    let names = KEYS.map(|(name, _)| name);
+    let distance = |known: &&str| strsim::damerau_levenshtein(key, known);
+    let near = names.iter().copied().min_by_key(distance);
     match near.filter(|near| distance(near) <= key.len() / 3) {
-        _ if is_flag(key) => format!("it is not part of a sweep; give --{key} as a flag"),
-        Some(near) => format!("did you mean `{}`?", near.name),
-        None => {
-            let names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
-            format!("the keys are {}", names.join(", "))
-        }
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("the keys are {}", names.join(", ")),
     }
 }
 

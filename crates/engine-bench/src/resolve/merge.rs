@@ -4,14 +4,15 @@
 //! replaces the one of the same knob only. What contradicts then is refused by the flags' own rules.
 
 use super::{
-    FileError,
     file::{self, Word},
+    schema,
 };
 use crate::{
     cli::{Cli, SweepArgs, Verb},
     sweep::{Axis, CHUNK_SIZE_FLAG, Setting},
 };
-use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, parser::ValueSource};
+use clap::{ArgMatches, CommandFactory as _, Parser as _, parser::ValueSource};
+use eyre::{Result, eyre};
 use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
 /// Flags that may be given once for each knob, which their value begins with.
@@ -30,40 +31,21 @@ pub enum Origin {
 /// also by the knob, as in `axis engine.x`.
 pub type Origins = BTreeMap<String, Origin>;
 
-/// Why flags and file do not go together.
-#[derive(Debug, thiserror::Error)]
-pub enum MergeError {
-    /// The file is refused.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// The words are refused, by flags or by both together.
-    #[error("the flags and the sweep file contradict each other: {0}; omit one of them")]
-    Contradiction(String),
-}
-
 /// The flags of a sweep with what its file says, and where each value comes from. `typed` are the
 /// words of the command line from the program's name on.
 ///
 /// # Errors
-/// See [`MergeError`].
-pub fn merge(
-    args: SweepArgs,
-    typed: &[OsString],
-) -> Result<(SweepArgs, Origins, Option<String>), MergeError> {
-    let matches = Cli::command().try_get_matches_from(typed).ok();
-    let matches = matches
-        .as_ref()
-        .and_then(|all| all.subcommand_matches("sweep"));
+/// When the file is refused, or contradicts what is typed.
+pub fn merge(args: SweepArgs, typed: &[OsString]) -> Result<(SweepArgs, Origins, Option<String>)> {
+    let all = Cli::command().try_get_matches_from(typed).ok();
+    let matches = all.as_ref().and_then(|all| all.subcommand_matches("sweep"));
     let Some(path) = args.file.clone() else {
         let origins = origins(&args, matches, &[]);
         return Ok((args, origins, None));
     };
     let file = file::read(&path)?;
-    let kept: Vec<Word> = file
-        .words
-        .into_iter()
-        .filter(|word| !is_replaced(word, &args, matches))
-        .collect();
+    let mut kept = file.words;
+    kept.retain(|word| !is_replaced(word, &args, matches));
     let merged = parse(typed, &kept, &path)?;
     Ok((merged, origins(&args, matches, &kept), file.question))
 }
@@ -88,34 +70,27 @@ fn sweeps(axes: &[Axis], knob: &str) -> bool {
 }
 
 fn was_typed(matches: Option<&ArgMatches>, flag: &str) -> bool {
-    let Some(matches) = matches else { return false };
-    let id = flag_id(flag);
-    let known = matches.try_contains_id(&id).is_ok();
-    known && matches.value_source(&id) == Some(ValueSource::CommandLine)
-}
-
-/// The id of a flag's argument: those that hold several values are named by the plural.
-fn flag_id(flag: &str) -> String {
-    let cli = Cli::command();
-    let found = cli.find_subcommand("sweep").and_then(|sweep| {
-        let mut flags = sweep.get_arguments();
-        flags.find(|argument| argument.get_long() == Some(flag))
-    });
-    found.map_or_else(String::new, |argument| argument.get_id().to_string())
-}
-
-fn parse(typed: &[OsString], kept: &[Word], path: &Path) -> Result<SweepArgs, MergeError> {
-    let mut words = typed.to_vec();
-    words.extend(kept.iter().map(|word| OsString::from(&word.text)));
-    let contradiction = |error: clap::Error| {
-        MergeError::Contradiction(format!("{} ({})", said(&error), path.display()))
+    let source = || {
+        // Arguments that hold several values are named by the plural.
+        let (matches, argument) = (matches?, schema::flag(flag)?);
+        let id = argument.get_id().as_str();
+        matches.try_contains_id(id).ok()?;
+        matches.value_source(id)
     };
-    let matches = Cli::command().try_get_matches_from(words);
-    let cli = Cli::from_arg_matches(&matches.map_err(contradiction)?).map_err(contradiction)?;
-    match cli.verb {
-        Verb::Sweep(args) => Ok(*args),
-        _ => Err(MergeError::Contradiction("no sweep".to_owned())),
-    }
+    source() == Some(ValueSource::CommandLine)
+}
+
+fn parse(typed: &[OsString], kept: &[Word], path: &Path) -> Result<SweepArgs> {
+    let kept = kept.iter().map(|word| OsString::from(&word.text));
+    let reason = match Cli::try_parse_from(typed.iter().cloned().chain(kept)) {
+        Ok(Cli {
+            verb: Verb::Sweep(args),
+        }) => return Ok(*args),
+        Ok(_) => "no sweep".to_owned(),
+        Err(error) => format!("{} ({})", said(&error), path.display()),
+    };
+    let what = "the flags and the sweep file contradict each other";
+    Err(eyre!("{what}: {reason}; omit one of them"))
 }
 
 /// The origins of what was typed, as `args` and `matches` say, and of the words kept of a file.
@@ -124,11 +99,9 @@ fn origins(args: &SweepArgs, matches: Option<&ArgMatches>, kept: &[Word]) -> Ori
         Some(knob) => (format!("{} {knob}", word.flag), Origin::File),
         None => (word.flag.to_owned(), Origin::File),
     });
-    let cli = Cli::command();
-    let sweep = cli.find_subcommand("sweep");
-    let flags = sweep.into_iter().flat_map(clap::Command::get_arguments);
+    let flags = schema::flags();
+    let flags = flags.iter().filter_map(|argument| argument.get_long());
     let typed = flags
-        .filter_map(|argument| argument.get_long())
         .filter(|flag| was_typed(matches, flag))
         .map(str::to_owned);
     let axes = args.axes.iter().map(|axis| format!("axis {}", axis.flag));
@@ -156,7 +129,6 @@ pub(super) fn is_by_knob(flag: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser as _;
     use std::fs;
 
     /// The flags after merging what is typed with a file of this text.

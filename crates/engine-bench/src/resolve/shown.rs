@@ -3,14 +3,14 @@
 //! Invariant: a row for every key of a sweep file that has a value, under the name of its flag.
 
 use super::{Origin, Origins};
-use crate::sweep::{BaseSource, CHUNK_SIZE_FLAG, MIX_AXIS, PayloadSource, Settings, WarmUp};
+use crate::sweep::{BaseSource, CHUNK_SIZE_FLAG, Level, MIX_AXIS, PayloadSource, Settings, WarmUp};
 use clap::ValueEnum;
 use std::fmt::Write as _;
 
 /// The values, a line each: flag, value, origin.
 pub fn shown(settings: &Settings, origins: &Origins) -> String {
     let rows = rows(settings);
-    let width = |column: fn(&(&str, String)) -> usize| rows.iter().map(column).max().unwrap_or(0);
+    let width = |column: fn(&Row) -> usize| rows.iter().map(column).max().unwrap_or(0);
     let names = width(|(name, _)| name.len());
     let values = width(|(_, value)| value.chars().count());
     let mut text = String::new();
@@ -28,57 +28,54 @@ pub fn shown(settings: &Settings, origins: &Origins) -> String {
     text
 }
 
-fn rows(settings: &Settings) -> Vec<(&'static str, String)> {
+/// A flag and its value.
+type Row = (&'static str, String);
+
+fn rows(settings: &Settings) -> Vec<Row> {
     let mut rows = choices(settings);
     rows.extend(workload(settings));
+    rows.extend(rounds(settings));
     rows.extend(measuring(settings));
     rows
 }
 
 /// What is compared.
-fn choices(settings: &Settings) -> Vec<(&'static str, String)> {
-    let mut rows = Vec::new();
-    for engine in &settings.engines {
-        let kind = engine.kind.name();
-        rows.push((
-            "engine",
-            format!("{} = {} ({kind})", engine.name, engine.program.display()),
-        ));
-    }
-    for axis in settings.axes.iter().filter(|axis| axis.flag != MIX_AXIS) {
-        let name = if axis.flag == CHUNK_SIZE_FLAG {
-            "chunks"
-        } else {
-            "axis"
-        };
-        rows.push((name, format!("{} = {}", axis.flag, joined(&axis.values))));
-    }
-    rows.extend(settings.set.iter().map(|set| ("set", set.to_string())));
-    rows.push(("design", word(&settings.design)));
+fn choices(settings: &Settings) -> Vec<Row> {
+    let engines = settings.engines.iter().map(|engine| {
+        let (name, program, kind) = (&engine.name, engine.program.display(), engine.kind.name());
+        ("engine", format!("{name} = {program} ({kind})"))
+    });
+    let axes = settings.axes.iter().filter(|axis| axis.flag != MIX_AXIS);
+    let axes = axes.map(|axis| {
+        let is_chunks = axis.flag == CHUNK_SIZE_FLAG;
+        let name = if is_chunks { "chunks" } else { "axis" };
+        (name, format!("{} = {}", axis.flag, axis.values.join(", ")))
+    });
+    let set = settings.set.iter().map(|set| ("set", set.to_string()));
     let standing = settings.standing.iter();
-    rows.extend(standing.map(|set| ("base", set.to_string())));
+    let standing = standing.map(|set| ("base", set.to_string()));
     let excluded = settings.exclude.iter();
-    rows.extend(excluded.map(|exclusion| ("exclude", exclusion.to_string())));
-    rows
+    let excluded = excluded.map(|exclusion| ("exclude", exclusion.to_string()));
+    let design = [("design", word(&settings.design))];
+    let knobs = engines.chain(axes).chain(set).chain(design);
+    knobs.chain(standing).chain(excluded).collect()
 }
 
 /// What is replayed on which state.
-fn workload(settings: &Settings) -> Vec<(&'static str, String)> {
-    let gas: Vec<String> = settings
-        .levels
-        .iter()
-        .map(|level| level.gas.to_string())
-        .collect();
-    let counts: Vec<String> = settings
-        .levels
-        .iter()
-        .map(|level| {
-            level
-                .count
-                .map_or("all".to_owned(), |count| count.to_string())
-        })
-        .collect();
-    let mut rows = vec![("gas", joined(&gas)), ("count", joined(&counts))];
+fn workload(settings: &Settings) -> Vec<Row> {
+    let of_levels = |text: fn(&Level) -> String| {
+        let texts: Vec<String> = settings.levels.iter().map(text).collect();
+        texts.join(", ")
+    };
+    let count = |level: &Level| {
+        level
+            .count
+            .map_or("all".to_owned(), |count| count.to_string())
+    };
+    let mut rows = vec![
+        ("gas", of_levels(|level| level.gas.to_string())),
+        ("count", of_levels(count)),
+    ];
     match &settings.payloads {
         PayloadSource::Generated { .. } => rows.push(("mix", settings.mixes().join(", "))),
         PayloadSource::Folder { path } => rows.push(("payloads", path.display().to_string())),
@@ -90,33 +87,27 @@ fn workload(settings: &Settings) -> Vec<(&'static str, String)> {
             rows.push(("in-place", in_place.to_string()));
         }
     }
-    let target = settings.target_block;
-    let target = target.map_or("the head of the datadir".to_owned(), |block| {
-        block.to_string()
-    });
+    let target = settings.target_block.map(|block| block.to_string());
+    let target = target.unwrap_or_else(|| "the head of the datadir".to_owned());
     rows.push(("target-block", target));
     rows.push(("seed", settings.seed.to_string()));
     rows
 }
 
 /// How it is measured.
-fn measuring(settings: &Settings) -> Vec<(&'static str, String)> {
+fn measuring(settings: &Settings) -> [Row; 13] {
     let warmup = match settings.warmup {
         WarmUp::Full => "full".to_owned(),
         WarmUp::None => "none".to_owned(),
         WarmUp::First(count) => count.to_string(),
     };
+    let baseline = settings.baseline.clone();
+    let baseline = baseline.unwrap_or_else(|| "the highest".to_owned());
+    let on_disk = settings.wait_for_persistence.to_string();
     let ms = |duration_ms: u64| format!("{duration_ms}ms");
-    let mut rows = rounds(settings);
-    rows.extend([
+    [
         ("min-effect", percent(settings.min_effect)),
-        (
-            "baseline",
-            settings
-                .baseline
-                .clone()
-                .unwrap_or_else(|| "the highest".to_owned()),
-        ),
+        ("baseline", baseline),
         ("no-aa", (!settings.controls).to_string()),
         ("order", word(&settings.order)),
         ("interleave", settings.interleave.to_string()),
@@ -124,19 +115,15 @@ fn measuring(settings: &Settings) -> Vec<(&'static str, String)> {
         ("warmup", warmup),
         ("reset", word(&settings.reset)),
         ("wait-time", ms(settings.wait_time_ms)),
-        (
-            "wait-for-persistence",
-            settings.wait_for_persistence.to_string(),
-        ),
+        ("wait-for-persistence", on_disk),
         ("ready-timeout", ms(settings.ready_timeout_ms)),
         ("request-timeout", ms(settings.request_timeout_ms)),
         ("cache-dir", settings.cache_dir.display().to_string()),
-    ]);
-    rows
+    ]
 }
 
 /// How many rounds there are, or what ends them.
-fn rounds(settings: &Settings) -> Vec<(&'static str, String)> {
+fn rounds(settings: &Settings) -> Vec<Row> {
     let Some(adaptive) = settings.adaptive else {
         return vec![("rounds", settings.rounds.to_string())];
     };
@@ -150,10 +137,6 @@ fn rounds(settings: &Settings) -> Vec<(&'static str, String)> {
 
 fn percent(fraction: f64) -> String {
     format!("{}%", 100.0 * fraction)
-}
-
-fn joined(values: &[String]) -> String {
-    values.join(", ")
 }
 
 /// A value as it is typed.
@@ -195,17 +178,10 @@ mod tests {
         let names: Vec<&str> = rows(&settings).iter().map(|(name, _)| *name).collect();
         // A state and payloads that were given have rows instead of these that were made.
         // The same goes for rounds that were asked for instead of found.
-        let elsewhere = [
-            "question",
-            "payloads",
-            "datadir",
-            "in-place",
-            "precision",
-            "budget",
-            "no-guard",
-        ];
-        for key in KEYS.iter().filter(|key| !elsewhere.contains(&key.name)) {
-            assert!(names.contains(&key.name), "{}", key.name);
+        let elsewhere = "question payloads datadir in-place precision budget no-guard";
+        let elsewhere: Vec<_> = elsewhere.split(' ').collect();
+        for (key, _) in KEYS.iter().filter(|(key, _)| !elsewhere.contains(key)) {
+            assert!(names.contains(key), "{key}");
         }
     }
 }

@@ -98,7 +98,7 @@ pub(super) fn check_disk(
     work: &Path,
     pristine: &dyn Fn(&str) -> Option<Pristine>,
 ) -> Result<()> {
-    let disk = disk::nearest(work);
+    let disk = guard::nearest(work);
     let interleave = plan.settings.interleave;
     let growth = if interleave { GROWTH_BYTES } else { 0 };
     let (mut needed, mut there) = (0, 0);
@@ -119,7 +119,7 @@ pub(super) fn check_disk(
         plan.settings.base,
         BaseSource::Datadir { in_place: true, .. }
     );
-    let free = disk::free_bytes(disk).filter(|free| free + there < needed && !in_place);
+    let free = guard::free_bytes(disk).filter(|free| free + there < needed && !in_place);
     let Some(free) = free else { return Ok(()) };
     let mib = |bytes: u64| bytes as f64 / MIB;
     bail!(

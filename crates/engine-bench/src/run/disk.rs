@@ -3,10 +3,8 @@
 //! Invariant: the cause that was reported stays as it is; the remark is added to it.
 
 use super::StepError;
-use nix::sys::{
-    statfs::{BTRFS_SUPER_MAGIC, XFS_SUPER_MAGIC, statfs},
-    statvfs::statvfs,
-};
+use crate::guard::free_bytes;
+use nix::sys::statfs::{BTRFS_SUPER_MAGIC, XFS_SUPER_MAGIC, statfs};
 use std::{os::unix::fs::MetadataExt as _, path::Path};
 
 /// Free space below which a disk counts as full, in bytes: a database asks for more at a time.
@@ -33,23 +31,12 @@ pub(super) fn scarce_bytes(dir: &Path) -> Option<u64> {
     free_bytes(dir).filter(|free| *free < SCARCE_BYTES)
 }
 
-/// The folder, or the nearest one above it that exists: its disk is the one that the folder will be on.
-pub(super) fn nearest(dir: &Path) -> &Path {
-    dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir)
-}
-
 /// Whether a copy between two folders takes no room: some file systems let files share their extents.
 pub(super) fn shares_extents(from: &Path, to: &Path) -> bool {
     let device = |dir: &Path| dir.metadata().ok().map(|dir| dir.dev());
     let kind = statfs(to).map(|disk| disk.filesystem_type());
     let shares = matches!(kind, Ok(BTRFS_SUPER_MAGIC | XFS_SUPER_MAGIC));
     shares && device(from) == device(to)
-}
-
-/// Space left to this user on the disk that holds `dir`; `None` when it cannot be told.
-pub(super) fn free_bytes(dir: &Path) -> Option<u64> {
-    let disk = statvfs(dir).ok()?;
-    Some(disk.blocks_available() * disk.fragment_size())
 }
 
 #[cfg(test)]

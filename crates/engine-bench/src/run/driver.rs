@@ -13,7 +13,6 @@ use super::{
 use crate::{
     figures,
     guard::{Calibrator, Contamination, GuardMode, Preflight},
-    live::Visited,
     plan::{Plan, Visit},
     record::{
         Decision, Environment, Event, History, Interleaving, Journal, JournalError, Manifest,
@@ -80,8 +79,9 @@ pub async fn drive(
         preflight: options.preflight.clone(),
         manifest,
     }))?;
-    let visits = plan.visits.len() as u64;
-    options.progress.tell(|live| live.plan(visits));
+    options
+        .progress
+        .show(|shown| shown.planned = plan.visits.len() as u64);
     tokio::pin!(interrupted);
     let mut rounds = Rounds::new(plan, options);
     let mut driver = Driver::new(plan, prepared, options);
@@ -206,7 +206,7 @@ impl<'a> Driver<'a> {
             plan,
             prepared,
             options,
-            calibrator: (mode != GuardMode::Off).then(Calibrator::new),
+            calibrator: (mode != GuardMode::Off).then(Calibrator::default),
             repeats: Repeats::new(&plan.settings, done, voided),
             patience: Patience::new(Duration::from_millis(plan.settings.ready_timeout_ms)),
         }
@@ -230,7 +230,7 @@ impl<'a> Driver<'a> {
             }
             let began = Instant::now();
             let left = rounds.left();
-            self.options.progress.tell(|live| live.round(round));
+            self.options.progress.show(|shown| shown.round = round);
             let ended = self.once(group, attempt, left, journal).await?;
             rounds.took(began.elapsed());
             for (index, (visit, ended)) in group.iter().zip(&ended).enumerate() {
@@ -243,12 +243,11 @@ impl<'a> Driver<'a> {
                     .filter(|_| index + 1 == group.len());
                 let name = format!("visit {}/{} {}", place.made, place.of, visit.id());
                 self.options.progress.line(&described(&name, ended, left));
-                let how = match ended {
-                    Ended::Kept(..) => Visited::Kept,
-                    Ended::Voided(_) => Visited::Void,
-                    Ended::Failed(_) => Visited::Failed,
-                };
-                self.options.progress.tell(|live| live.visited(how));
+                self.options.progress.show(|shown| match ended {
+                    Ended::Kept(..) => shown.kept += 1,
+                    Ended::Voided(_) => shown.void += 1,
+                    Ended::Failed(_) => shown.failed += 1,
+                });
             }
             if ended.iter().any(|ended| matches!(ended, Ended::Voided(_))) {
                 self.repeats.repeats += 1;

@@ -3,10 +3,10 @@
 //! Invariant: refuses only what every visit, or every visit of a cell, would fail at, with the value, the
 //! reason and the next step. Nothing is written.
 
-use super::{copies, disk, probe, state};
+use super::{copies, probe, state};
 use crate::{
     cache::{Cache, Origin},
-    engine,
+    engine, guard,
     payload::{self, count},
     plan::Plan,
     reset,
@@ -68,7 +68,7 @@ pub fn check_feasible(plan: &Plan) -> Result<()> {
 /// # Errors
 /// When it cannot.
 pub fn writable(path: &Path, flag: &str) -> Result<()> {
-    let dir = disk::nearest(path);
+    let dir = guard::nearest(path);
     access(&dir.join("."), AccessFlags::W_OK | AccessFlags::X_OK).map_err(|reason| {
         let dir = dir.display();
         eyre!("failed to write below {dir}: {reason}; give another {flag}")
@@ -155,9 +155,9 @@ fn gas(settings: &Settings, level: Level) -> Result<()> {
 
 /// Whether the disk of the cache has so many bytes free.
 fn fits(settings: &Settings, needed: u64, what: &str, advice: &str) -> Result<()> {
-    let dir = disk::nearest(&settings.cache_dir);
+    let dir = guard::nearest(&settings.cache_dir);
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-    let Some(free) = disk::free_bytes(dir).filter(|free| *free < needed) else {
+    let Some(free) = guard::free_bytes(dir).filter(|free| *free < needed) else {
         return Ok(());
     };
     bail!(

@@ -4,7 +4,7 @@
 //! is drawn between a request and its answer: there is no drawing thread.
 
 use crate::{
-    live::{Live, PassLabels},
+    live::{Live, PassLabels, State},
     record::Running,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -29,7 +29,7 @@ pub(super) struct PassShown<'a>(&'a Progress);
 
 impl Drop for PassShown<'_> {
     fn drop(&mut self) {
-        self.0.tell(|live| live.pass(None));
+        self.0.show(|shown| shown.pass = None);
     }
 }
 
@@ -64,16 +64,16 @@ impl Progress {
         self
     }
 
-    /// Tells those who read metrics.
-    pub(super) fn tell(&self, what: impl FnOnce(&Live)) {
+    /// Changes what metrics show of the sweep.
+    pub(super) fn show(&self, change: impl FnOnce(&mut State)) {
         if let Some(live) = &self.live {
-            what(live);
+            live.update(change);
         }
     }
 
     /// A pass begins.
     pub(super) fn pass(&self, labels: impl FnOnce() -> PassLabels) -> PassShown<'_> {
-        self.tell(|live| live.pass(Some(labels())));
+        self.show(|shown| shown.pass = Some(labels()));
         PassShown(self)
     }
 
@@ -91,7 +91,7 @@ impl Progress {
 
     /// Shows what is known of each cell after a round.
     pub fn estimates(&self, round: u64, running: &[Running]) {
-        self.tell(|live| live.estimates(running));
+        self.show(|shown| shown.cells = running.to_vec());
         if self.events {
             let event = json!({"event": {"kind": "estimates", "round": round, "cells": running}});
             print_event(&event.to_string());
@@ -126,7 +126,7 @@ impl Progress {
     /// Counts one more.
     pub fn advance(&self) {
         self.bar.inc(1);
-        self.tell(Live::payload);
+        self.live.iter().for_each(Live::payload);
     }
 
     /// Prints a line that stays.

@@ -19,13 +19,13 @@ impl FromStr for Setting {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        let refused = || ValueError::Setting(text.to_owned());
-        let (flag, value) = text.split_once('=').ok_or_else(refused)?;
-        if value.is_empty() {
-            return Err(refused());
-        }
+        let needed = "a knob with a value; give a flag of the engine and its value, as in \
+                      engine.storage-worker-count=4";
+        let refused = || ValueError::not(text, needed);
+        let pair = text.split_once('=').filter(|(_, value)| !value.is_empty());
+        let (flag, value) = pair.ok_or_else(refused)?;
         Ok(Self {
-            flag: knob_name(flag).map_err(|error| error.unwrap_or_else(refused))?,
+            flag: knob_name(flag, refused)?,
             value: value.to_owned(),
         })
     }

@@ -9,8 +9,8 @@ mod value;
 pub use engine::{EngineKind, EngineSpec};
 pub use knob::{Design, Exclusion, Setting};
 pub use value::{
-    Axis, ChunkList, Gas, GasList, MIX_AXIS, Percent, SWITCH_OFF, SWITCH_ON, Span, VARIABLE_PREFIX,
-    ValueError, WarmUp,
+    Axis, ChunkList, Gas, GasList, MIX_AXIS, SWITCH_OFF, SWITCH_ON, VARIABLE_PREFIX, ValueError,
+    WarmUp, duration, percent,
 };
 pub(crate) use value::{flag_text, is_engine_flag};
 

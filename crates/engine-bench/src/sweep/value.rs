@@ -8,59 +8,14 @@ use std::{fmt, str::FromStr, time::Duration};
 
 /// Why a typed value was refused. Reads after "invalid value '…' for '--flag': ".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ValueError {
-    /// Two commas in a row, a comma at an end, or nothing at all.
-    #[error(
-        "item {position} of the list `{list}` is empty; separate values with single commas, as in 15,30,60"
-    )]
-    EmptyItem {
-        /// The whole list.
-        list: String,
-        /// Counted from one.
-        position: usize,
-    },
-    /// The same value twice: two cells would have the same name.
-    #[error("`{0}` is in the list twice; name each value once and use --rounds to repeat cells")]
-    Duplicate(String),
-    /// Not a chunk size.
-    #[error("`{0}` is not a chunk size; give whole numbers of at least 1, as in 15,30,60")]
-    ChunkSize(String),
-    /// Not an amount of gas.
-    #[error(
-        "`{0}` is not an amount of gas; give a number of at least 1 with an optional K, M or G, as in 10M"
-    )]
-    Gas(String),
-    /// Not a duration.
-    #[error("`{typed}` is not a duration that fits here; {advice}")]
-    Duration {
-        /// What was typed.
-        typed: String,
-        /// What makes sense there.
-        advice: String,
-    },
-    /// Not a percentage.
-    #[error(
-        "`{0}` is not a percentage above 0; give a number with a percent sign, as in 1% or 0.5%"
-    )]
-    Percent(String),
-    /// Not a knob with values.
-    #[error(
-        "`{0}` is not an axis; give a flag of the engine and its values, as in engine.storage-worker-count=2,4, or env:NAME=V1,V2"
-    )]
-    Axis(String),
-    /// Not a knob with one value.
-    #[error(
-        "`{0}` is not a knob with a value; give a flag of the engine and its value, as in engine.storage-worker-count=4"
-    )]
-    Setting(String),
-    /// Not the name of an environment variable.
-    #[error(
-        "`{0}` is not the name of an environment variable; give letters, digits and _, as in env:MALLOC_CONF=a,b"
-    )]
-    Variable(String),
-    /// Not a kind of warm-up.
-    #[error("`{0}` is not a warm-up; give full, none, or a number of payloads")]
-    WarmUp(String),
+#[error("{0}")]
+pub struct ValueError(String);
+
+impl ValueError {
+    /// What was typed is not what is needed, and what to give instead.
+    pub(super) fn not(typed: &str, needed: &str) -> Self {
+        Self(format!("`{typed}` is not {needed}"))
+    }
 }
 
 /// An amount of gas. Written with K, M or G where that is exact: `10M`.
@@ -68,30 +23,33 @@ pub enum ValueError {
 #[serde(transparent)]
 pub struct Gas(pub u64);
 
+/// Suffixes of amounts of gas.
+const SCALES: [(char, u64); 3] = [('G', 1_000_000_000), ('M', 1_000_000), ('K', 1_000)];
+
 impl FromStr for Gas {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        let refused = || ValueError::Gas(text.to_owned());
-        let (digits, scale) = match text.as_bytes().last() {
-            Some(b'K' | b'k') => (&text[..text.len() - 1], 1_000),
-            Some(b'M' | b'm') => (&text[..text.len() - 1], 1_000_000),
-            Some(b'G' | b'g') => (&text[..text.len() - 1], 1_000_000_000),
-            _ => (text, 1),
-        };
+        let upper = text.to_ascii_uppercase();
+        let scaled = |(suffix, scale)| Some((upper.strip_suffix(suffix)?, scale));
+        let (digits, scale) = SCALES.into_iter().find_map(scaled).unwrap_or((&upper, 1));
         let amount = whole_number(digits).and_then(|number| number.checked_mul(scale));
-        amount.filter(|gas| *gas > 0).map(Self).ok_or_else(refused)
+        let needed =
+            "an amount of gas; give a number of at least 1 with an optional K, M or G, as in 10M";
+        let amount = amount.filter(|gas| *gas > 0).map(Self);
+        amount.ok_or_else(|| ValueError::not(text, needed))
     }
 }
 
 impl fmt::Display for Gas {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (scale, suffix) in [(1_000_000_000, "G"), (1_000_000, "M"), (1_000, "K")] {
-            if self.0.is_multiple_of(scale) {
-                return write!(f, "{}{suffix}", self.0 / scale);
-            }
+        match SCALES
+            .iter()
+            .find(|(_, scale)| self.0.is_multiple_of(*scale))
+        {
+            Some((suffix, scale)) => write!(f, "{}{suffix}", self.0 / scale),
+            None => write!(f, "{}", self.0),
         }
-        write!(f, "{}", self.0)
     }
 }
 
@@ -118,8 +76,9 @@ impl FromStr for ChunkList {
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let mut sizes = list(text, |item| {
+            let needed = "a chunk size; give whole numbers of at least 1, as in 15,30,60";
             let size = whole_number(item).filter(|size| *size > 0);
-            size.ok_or_else(|| ValueError::ChunkSize(item.to_owned()))
+            size.ok_or_else(|| ValueError::not(item, needed))
         })?;
         sizes.sort_unstable();
         Ok(Self(sizes))
@@ -160,11 +119,12 @@ impl FromStr for Axis {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        let refused = || ValueError::Axis(text.to_owned());
+        let needed = "an axis; give a flag of the engine and its values, as in \
+                      engine.storage-worker-count=2,4, or env:NAME=V1,V2";
+        let refused = || ValueError::not(text, needed);
         let (flag, values) = text.split_once('=').ok_or_else(refused)?;
-        let flag = knob_name(flag).map_err(|error| error.unwrap_or_else(refused))?;
         Ok(Self {
-            flag,
+            flag: knob_name(flag, refused)?,
             values: list(values, |item| Ok(item.to_owned()))?,
         })
     }
@@ -185,33 +145,24 @@ pub(crate) fn flag_text(flag: &str, value: &str) -> Option<String> {
     }
 }
 
-/// The name of a knob without the dashes it may be typed with.
-///
-/// # Errors
-/// The refusal, or `None` where only the caller knows the whole text.
-pub(super) fn knob_name(typed: &str) -> Result<String, Option<ValueError>> {
+/// The name of a knob without the dashes it may be typed with; `refused` when it is none.
+pub(super) fn knob_name(
+    typed: &str,
+    refused: impl FnOnce() -> ValueError,
+) -> Result<String, ValueError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if let Some(variable) = typed.strip_prefix(VARIABLE_PREFIX) {
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let fits = !variable.is_empty()
-            && variable.chars().all(plain)
-            && !variable.starts_with(|c: char| c.is_ascii_digit());
-        return if fits {
-            Ok(typed.to_owned())
-        } else {
-            Err(Some(ValueError::Variable(variable.to_owned())))
-        };
+        let needed = "the name of an environment variable; give letters, digits and _, as in \
+                      env:MALLOC_CONF=a,b";
+        let begins = variable.starts_with(|c: char| plain(c) && !c.is_ascii_digit());
+        let fits = begins && variable.chars().all(plain);
+        let name = fits.then(|| typed.to_owned());
+        return name.ok_or_else(|| ValueError::not(variable, needed));
     }
     let flag = typed.trim_start_matches('-');
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-    if flag.is_empty() || !flag.chars().all(plain) {
-        return Err(None);
-    }
-    Ok(flag.to_owned())
+    let fits = !flag.is_empty() && flag.chars().all(|c| plain(c) || matches!(c, '.' | '-'));
+    fits.then(|| flag.to_owned()).ok_or_else(refused)
 }
-
-/// A duration: `400ms`, `5s`, `2m`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span(pub Duration);
 
 /// Units of durations: as typed, in words, in milliseconds.
 const UNITS: [(&str, &str, u64); 3] = [
@@ -220,48 +171,41 @@ const UNITS: [(&str, &str, u64); 3] = [
     ("m", "minutes", 60_000),
 ];
 
-impl Span {
-    /// Parses a duration of at least one `unit`, or of any length where that is `ms`: one without a unit is
-    /// refused with this one, which makes sense there.
-    ///
-    /// # Errors
-    /// When it is no such duration.
-    pub fn parse(text: &str, unit: &str) -> Result<Self, ValueError> {
-        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-        let typed_unit = &text[digits.len()..];
-        let found = UNITS.iter().find(|(short, ..)| *short == typed_unit);
-        let millis = found.and_then(|(.., ms)| whole_number(digits)?.checked_mul(*ms));
-        let fits = |ms: &u64| *ms > 0 || unit == "ms";
-        if let Some(ms) = millis.filter(fits) {
-            return Ok(Self(Duration::from_millis(ms)));
-        }
-        let words = UNITS.iter().find(|(short, ..)| *short == unit);
-        let words = words.map_or(unit, |(_, words, _)| words);
-        let advice = match whole_number(digits).filter(|_| typed_unit.is_empty()) {
-            Some(number) => format!("write {number}{unit} for {number} {words}"),
-            None => format!("give a number above 0 with ms, s or m, as in 20{unit}"),
-        };
-        let typed = text.to_owned();
-        Err(ValueError::Duration { typed, advice })
+/// Parses a duration, as in `400ms`, `5s` or `2m`, of at least one `unit`, or of any length where that is
+/// `ms`: one without a unit is refused with this one, which makes sense there.
+///
+/// # Errors
+/// When it is no such duration.
+pub fn duration(text: &str, unit: &str) -> Result<Duration, ValueError> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let typed_unit = &text[digits.len()..];
+    let of = |unit| UNITS.iter().find(move |(short, ..)| *short == unit);
+    let millis = of(typed_unit).and_then(|(.., ms)| whole_number(digits)?.checked_mul(*ms));
+    if let Some(ms) = millis.filter(|ms| *ms > 0 || unit == "ms") {
+        return Ok(Duration::from_millis(ms));
     }
+    let words = of(unit).map_or(unit, |(_, words, _)| words);
+    let advice = match whole_number(digits).filter(|_| typed_unit.is_empty()) {
+        Some(number) => format!("write {number}{unit} for {number} {words}"),
+        None => format!("give a number above 0 with ms, s or m, as in 20{unit}"),
+    };
+    let needed = format!("a duration that fits here; {advice}");
+    Err(ValueError::not(text, &needed))
 }
 
-/// A relative difference: `1%` is 0.01.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Percent(pub f64);
-
-impl FromStr for Percent {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        let refused = || ValueError::Percent(text.to_owned());
-        let digits = text.strip_suffix('%').ok_or_else(refused)?.trim_end();
-        let plain = digits.chars().all(|c| c.is_ascii_digit() || c == '.');
-        let number: f64 = digits.parse().map_err(|_| refused())?;
-        (plain && number > 0.0)
-            .then(|| Self(number / 100.0))
-            .ok_or_else(refused)
-    }
+/// Parses a relative difference: `1%` is 0.01.
+///
+/// # Errors
+/// When it is none above 0.
+pub fn percent(text: &str) -> Result<f64, ValueError> {
+    let plain = |digits: &&str| digits.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let digits = text.strip_suffix('%').map(str::trim_end).filter(plain);
+    let number: Option<f64> = digits.and_then(|digits| digits.parse().ok());
+    let part = number
+        .filter(|number| *number > 0.0)
+        .map(|number| number / 100.0);
+    let needed = "a percentage above 0; give a number with a percent sign, as in 1% or 0.5%";
+    part.ok_or_else(|| ValueError::not(text, needed))
 }
 
 /// How much of the payload list is replayed and discarded before the measured pass.
@@ -283,9 +227,10 @@ impl FromStr for WarmUp {
         match text {
             "full" => Ok(Self::Full),
             "none" | "0" => Ok(Self::None),
-            _ => whole_number(text)
-                .map(Self::First)
-                .ok_or_else(|| ValueError::WarmUp(text.to_owned())),
+            _ => whole_number(text).map(Self::First).ok_or_else(|| {
+                let needed = "a warm-up; give full, none, or a number of payloads";
+                ValueError::not(text, needed)
+            }),
         }
     }
 }
@@ -298,14 +243,16 @@ fn list<T: PartialEq>(
     let mut values = Vec::new();
     for (index, item) in text.split(',').map(str::trim).enumerate() {
         if item.is_empty() {
-            return Err(ValueError::EmptyItem {
-                list: text.to_owned(),
-                position: index + 1,
-            });
+            return Err(ValueError(format!(
+                "item {} of the list `{text}` is empty; separate values with single commas, as in 15,30,60",
+                index + 1
+            )));
         }
         let value = parse(item)?;
         if values.contains(&value) {
-            return Err(ValueError::Duplicate(item.to_owned()));
+            return Err(ValueError(format!(
+                "`{item}` is in the list twice; name each value once and use --rounds to repeat cells"
+            )));
         }
         values.push(value);
     }
@@ -314,10 +261,8 @@ fn list<T: PartialEq>(
 
 /// Digits only: `u64::from_str` alone would take a leading plus.
 fn whole_number(digits: &str) -> Option<u64> {
-    digits
-        .bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| digits.parse().ok())?
+    let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| digits.parse().ok())?
 }
 
 #[cfg(test)]
@@ -325,32 +270,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn refusal<T: FromStr<Err = ValueError> + fmt::Debug>(text: &str) -> String {
-        text.parse::<T>().unwrap_err().to_string()
-    }
-
     #[test]
     fn good_values() {
         assert_eq!("15,30,60".parse(), Ok(ChunkList(vec![15, 30, 60])));
         assert_eq!("60, 15".parse(), Ok(ChunkList(vec![15, 60])));
-        assert_eq!(
-            "10M,1G,5k,7".parse(),
-            Ok(GasList(
-                [7, 5000, 10_000_000, 1_000_000_000].map(Gas).to_vec()
-            ))
-        );
-        assert_eq!(
-            Span::parse("400ms", "m"),
-            Ok(Span(Duration::from_millis(400)))
-        );
-        assert_eq!(Span::parse("2m", "s"), Ok(Span(Duration::from_secs(120))));
+        let gas = [7, 5000, 10_000_000, 1_000_000_000].map(Gas);
+        assert_eq!("10M,1G,5k,7".parse(), Ok(GasList(gas.to_vec())));
+        assert_eq!(duration("400ms", "m"), Ok(Duration::from_millis(400)));
+        assert_eq!(duration("2m", "s"), Ok(Duration::from_secs(120)));
         assert_eq!("5".parse(), Ok(WarmUp::First(5)));
+        let axis: Axis = "--engine.x=a,b".parse().unwrap();
         assert_eq!(
-            "--engine.x=a,b".parse(),
-            Ok(Axis {
-                flag: "engine.x".into(),
-                values: vec!["a".into(), "b".into()]
-            })
+            (&*axis.flag, axis.values.join(",")),
+            ("engine.x", "a,b".into())
         );
         let variable: Axis = "env:RAYON_NUM_THREADS=1,2".parse().unwrap();
         assert_eq!(variable.flag, "env:RAYON_NUM_THREADS");
@@ -359,29 +291,30 @@ mod tests {
 
     #[test]
     fn refused_values_name_what_was_typed() {
-        let refusals = [
-            refusal::<ChunkList>("0"),
-            refusal::<ChunkList>("15,,30"),
-            refusal::<ChunkList>("abc"),
-            refusal::<ChunkList>("15,15"),
-            refusal::<ChunkList>("+5"),
-            refusal::<ChunkList>(""),
-            refusal::<GasList>("10X"),
-            refusal::<GasList>("0"),
-            refusal::<GasList>("M"),
-            refusal::<GasList>("99999999999G"),
-            refusal::<WarmUp>("half"),
-            refusal::<Percent>("1"),
-            refusal::<Percent>("0%"),
-            refusal::<Percent>("-1%"),
-            refusal::<Percent>("inf%"),
-            refusal::<Axis>("engine.x"),
-            refusal::<Axis>("=1"),
-            refusal::<Axis>("env:=1"),
-            refusal::<Axis>("env:2A=1"),
-            refusal::<Axis>("env:A B=1,2"),
+        type Parse = fn(&str) -> Option<ValueError>;
+        let refusals: [(Parse, &[&str]); 5] = [
+            (
+                |text| text.parse::<ChunkList>().err(),
+                &["0", "15,,30", "abc", "15,15", "+5", ""],
+            ),
+            (
+                |text| text.parse::<GasList>().err(),
+                &["10X", "0", "M", "99999999999G"],
+            ),
+            (|text| text.parse::<WarmUp>().err(), &["half"]),
+            (|text| percent(text).err(), &["1", "0%", "-1%", "inf%"]),
+            (
+                |text| text.parse::<Axis>().err(),
+                &["engine.x", "=1", "env:=1", "env:2A=1", "env:A B=1,2"],
+            ),
         ];
-        insta::assert_snapshot!(refusals.join("\n"));
+        let told = refusals.into_iter().flat_map(|(parse, texts)| {
+            let told = texts
+                .iter()
+                .map(move |text| parse(text).unwrap().to_string());
+            told.collect::<Vec<_>>()
+        });
+        insta::assert_snapshot!(told.collect::<Vec<_>>().join("\n"));
     }
 
     #[test]
@@ -397,11 +330,11 @@ mod tests {
             ("-5s", "s", "as in 20s"),
             ("", "ms", "as in 20ms"),
         ] {
-            let refused = Span::parse(typed, unit).unwrap_err().to_string();
+            let refused = duration(typed, unit).unwrap_err().to_string();
             let begins = refused.starts_with(&format!("`{typed}` is not a duration"));
             assert!(begins && refused.contains(advice), "{refused}");
         }
-        assert_eq!(Span::parse("0s", "ms"), Ok(Span(Duration::ZERO)));
+        assert_eq!(duration("0s", "ms"), Ok(Duration::ZERO));
     }
 
     proptest! {
@@ -414,7 +347,7 @@ mod tests {
         fn no_text_panics(text in ".{0,12}") {
             let _ = text.parse::<GasList>();
             let _ = text.parse::<ChunkList>();
-            let _ = Span::parse(&text, "m");
+            let _ = duration(&text, "m");
             let _ = text.parse::<Axis>();
             let _ = text.parse::<WarmUp>();
         }

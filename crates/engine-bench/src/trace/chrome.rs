@@ -13,6 +13,7 @@ const NO_THREAD: &str = "requests";
 /// The spans as JSON, in microseconds since the first begins.
 pub fn chrome_trace(spans: &[Span]) -> Value {
     let began = spans.iter().map(|span| span.start_ns).min().unwrap_or(0);
+    // Processes and their threads by name, each with the number it has there.
     let mut processes: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
     for span in spans {
         let threads = processes.entry(&span.service).or_default();
@@ -22,29 +23,24 @@ pub fn chrome_trace(spans: &[Span]) -> Value {
     let mut events = Vec::new();
     for (pid, (process, threads)) in processes.iter().enumerate() {
         events.push(name("process_name", pid + 1, 0, process));
-        for (thread, tid) in threads {
-            events.push(name("thread_name", pid + 1, *tid, thread));
-        }
+        let threads = threads.iter();
+        events.extend(threads.map(|(thread, tid)| name("thread_name", pid + 1, *tid, thread)));
     }
     let micros = |ns: u64| ns as f64 / 1e3;
     for span in spans {
         let pid = processes.keys().position(|name| *name == span.service);
-        let tid = processes[span.service.as_str()][thread(span)];
-        let mut fields: serde_json::Map<String, Value> = span
-            .fields
-            .iter()
-            .map(|(key, value)| (key.clone(), value.clone().into()))
-            .collect();
-        fields.insert("span_id".into(), span.id.to_string().into());
-        if let Some(parent) = span.parent {
-            fields.insert("parent_id".into(), parent.to_string().into());
-        }
+        let parent = span
+            .parent
+            .map(|parent| ("parent_id".to_owned(), parent.to_string()));
+        let id = ("span_id".to_owned(), span.id.to_string());
+        let fields = span.fields.iter().cloned().chain([id]).chain(parent);
+        let fields: BTreeMap<String, String> = fields.collect();
         events.push(json!({
             "ph": "X",
             "name": span.name,
             "cat": span.service,
             "pid": pid.unwrap_or(0) + 1,
-            "tid": tid,
+            "tid": processes[span.service.as_str()][thread(span)],
             "ts": micros(span.start_ns.saturating_sub(began)),
             "dur": micros(span.end_ns.saturating_sub(span.start_ns)),
             "args": fields,

@@ -5,13 +5,15 @@
 use sha2::{Digest as _, Sha256};
 use std::fmt;
 
-/// The id of a trace.
+/// An id: a number that is shown in hexadecimal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TraceId(pub [u8; 16]);
+pub struct Id<const BYTES: usize>(pub [u8; BYTES]);
+
+/// The id of a trace.
+pub type TraceId = Id<16>;
 
 /// The id of a span.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SpanId(pub [u8; 8]);
+pub type SpanId = Id<8>;
 
 impl TraceId {
     /// The trace of a block of a visit; another for every `salt`.
@@ -48,20 +50,10 @@ pub fn traceparent(trace: TraceId, span: SpanId, sampled: bool) -> String {
     format!("00-{trace}-{span}-{:02x}", u8::from(sampled))
 }
 
-impl fmt::Display for TraceId {
+impl<const BYTES: usize> fmt::Display for Id<BYTES> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex(f, &self.0)
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
-}
-
-impl fmt::Display for SpanId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex(f, &self.0)
-    }
-}
-
-fn hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
 #[cfg(test)]
@@ -83,11 +75,11 @@ mod tests {
 
     #[test]
     fn the_header_is_that_of_the_standard() {
-        let text = traceparent(TraceId([0xab; 16]), SpanId([1; 8]), true);
+        let text = traceparent(Id([0xab; 16]), Id([1; 8]), true);
         assert_eq!(
             text,
             "00-abababababababababababababababab-0101010101010101-01"
         );
-        assert!(traceparent(TraceId([0; 16]), SpanId([1; 8]), false).ends_with("-00"));
+        assert!(traceparent(Id([0; 16]), Id([1; 8]), false).ends_with("-00"));
     }
 }

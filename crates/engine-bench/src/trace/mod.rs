@@ -14,7 +14,7 @@ mod span;
 
 pub use chrome::chrome_trace;
 pub use collector::Collector;
-pub use ids::{SpanId, TraceId, traceparent};
+pub use ids::{Id, SpanId, TraceId, traceparent};
 pub use send::{TRACES_PATH, forward};
 pub use span::{Span, decode, encode};
 
@@ -33,7 +33,7 @@ pub const INDEX_FILE: &str = "index.json";
 /// Where a Jaeger beside a collector shows its traces: its own port on the same host.
 pub fn jaeger_pages(collector: &str) -> String {
     let host = collector.trim_start_matches("http://");
-    let host = host.split('/').next().unwrap_or_default();
+    let host = host.split_once('/').map_or(host, |(host, _)| host);
     let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
     format!("http://{host}:16686")
 }

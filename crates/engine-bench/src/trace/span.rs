@@ -3,7 +3,7 @@
 //! Source: opentelemetry-proto, `collector/trace/v1`. Invariant: what cannot be read is an error of the
 //! whole message, never half a trace.
 
-use super::ids::{SpanId, TraceId};
+use super::ids::{Id, SpanId, TraceId};
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
     common::v1::{AnyValue, KeyValue, any_value::Value},
@@ -49,11 +49,11 @@ pub fn decode(message: &[u8]) -> Result<Vec<Span>, DecodeError> {
     let request = ExportTraceServiceRequest::decode(message)?;
     let mut spans = Vec::new();
     for resource in request.resource_spans {
-        let attributes = resource.resource.unwrap_or_default().attributes;
-        let service = fields(attributes)
+        let attributes = fields(resource.resource.unwrap_or_default().attributes);
+        let service = attributes
             .into_iter()
-            .find_map(|(key, value)| (key == "service.name").then_some(value))
-            .unwrap_or_default();
+            .find(|(key, _)| key == "service.name");
+        let service = service.unwrap_or_default().1;
         let scopes = resource.scope_spans.into_iter();
         let found = scopes.flat_map(|scope| scope.spans);
         spans.extend(found.filter_map(|span| from_wire(span, &service)));
@@ -63,9 +63,9 @@ pub fn decode(message: &[u8]) -> Result<Vec<Span>, DecodeError> {
 
 fn from_wire(span: wire::Span, service: &str) -> Option<Span> {
     Some(Span {
-        trace: TraceId(span.trace_id.try_into().ok()?),
-        id: SpanId(span.span_id.try_into().ok()?),
-        parent: span.parent_span_id.try_into().ok().map(SpanId),
+        trace: Id(span.trace_id.try_into().ok()?),
+        id: Id(span.span_id.try_into().ok()?),
+        parent: span.parent_span_id.try_into().ok().map(Id),
         service: service.to_owned(),
         name: span.name,
         start_ns: span.start_time_unix_nano,
@@ -98,6 +98,12 @@ pub fn encode(spans: &[Span]) -> Vec<u8> {
         }),
         ..KeyValue::default()
     };
+    let fields = |span: &Span| {
+        let fields = span.fields.iter();
+        fields
+            .map(|(key, value)| text(key, value.clone()))
+            .collect()
+    };
     let to_wire = |span: &Span| wire::Span {
         trace_id: span.trace.0.to_vec(),
         span_id: span.id.0.to_vec(),
@@ -106,11 +112,7 @@ pub fn encode(spans: &[Span]) -> Vec<u8> {
         kind: wire::span::SpanKind::Client.into(),
         start_time_unix_nano: span.start_ns,
         end_time_unix_nano: span.end_ns,
-        attributes: span
-            .fields
-            .iter()
-            .map(|(key, value)| text(key, value.clone()))
-            .collect(),
+        attributes: fields(span),
         ..wire::Span::default()
     };
     let request = ExportTraceServiceRequest {
@@ -135,7 +137,7 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     pub(crate) fn span(name: &str, start_ns: u64, end_ns: u64) -> Span {
-        let trace = TraceId([7; 16]);
+        let trace = Id([7; 16]);
         Span {
             trace,
             id: SpanId::of(trace, name),
@@ -157,7 +159,7 @@ pub(crate) mod tests {
         ) {
             let spans: Vec<_> = names
                 .iter()
-                .map(|name| Span { parent: parent.map(SpanId), ..span(name, times.0, times.1) })
+                .map(|name| Span { parent: parent.map(Id), ..span(name, times.0, times.1) })
                 .collect();
             prop_assert_eq!(decode(&encode(&spans)).unwrap(), spans);
         }
