@@ -30,7 +30,11 @@ pub fn decide(dir: &Path, round: u64) -> Result<Decision, RecordError> {
         round,
         adaptive,
     });
-    Ok(decided.map_or_else(|| Decision::end(round), |deciding| deciding.decision()))
+    let nothing = Decision {
+        after_round: round,
+        ..Decision::default()
+    };
+    Ok(decided.map_or(nothing, |deciding| deciding.decision()))
 }
 
 /// One gas level after a round.
