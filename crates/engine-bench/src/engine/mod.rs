@@ -20,17 +20,14 @@ pub use geth::{geth_init_commands, is_geth_datadir};
 pub(crate) use help::{defaults, help, names_flag};
 pub use leftover::{is_running, note_running, stop_leftover, stop_leftovers};
 pub(crate) use process::output_of;
-pub use process::{Engine, ToolRun, run_tool};
+pub use process::{Engine, run_tool};
 pub use ready::wait_until_ready;
 pub use reth::init_command;
 pub use trial::{can_try, refusal};
 pub use variables::{Variables, kept_out};
 
 use eyre::{Report, eyre};
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::{io, path::Path};
 
 /// How many lines of a log an error quotes.
 const QUOTED_LINES: usize = 5;
@@ -48,84 +45,63 @@ fn failed(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Report {
     move |reason| eyre!("failed to {action} {}: {reason}", path.display())
 }
 
-/// The last lines of a log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogTail {
-    path: PathBuf,
-    lines: Vec<String>,
-}
-
-impl LogTail {
-    /// Reads the end of a log; an unreadable one has no lines.
-    pub fn of(path: &Path) -> Self {
-        let text = std::fs::read(path).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        let told = text
-            .lines()
-            .map(str::trim_end)
-            .filter(|line| !line.is_empty());
-        let cut = |line: &str| line.chars().take(QUOTED_COLUMNS).collect();
-        let mut lines: Vec<String> = told.rev().take(QUOTED_LINES).map(cut).collect();
-        lines.reverse();
-        Self {
-            path: path.to_owned(),
-            lines,
-        }
-    }
-
-    /// The last line that speaks of an error.
-    fn reason(&self) -> Option<&str> {
-        let speaks = |line: &&String| REASON_MARKS.iter().any(|mark| line.contains(mark));
-        self.lines.iter().rfind(speaks).map(|line| line.trim())
-    }
-}
-
-/// The reason in one line, then the lines. A command ends with its reason, so that its last line
-/// (`{:#}`) serves where none speaks of an error; what a killed node said last is no reason.
-impl std::fmt::Display for LogTail {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let path = self.path.display();
-        let last = self.lines.last().filter(|_| f.alternate());
-        match self.reason().or(last.map(String::as_str)) {
-            Some(reason) => write!(f, "{reason} ({path})")?,
-            None if self.lines.is_empty() => write!(f, "it printed nothing ({path})")?,
-            None => write!(f, "its log, {path}, names no error")?,
-        }
-        for line in &self.lines {
-            write!(f, "\n{line}")?;
-        }
-        Ok(())
-    }
+/// The end of a log, as an error quotes it: the reason in one line, then the last lines. A command ends with its
+/// reason, so that the last line serves where none speaks of an error; what a killed node said last is no reason.
+fn end_of_log(log: &Path, of_command: bool) -> String {
+    // One that cannot be read has no lines.
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let told = text.lines().map(str::trim_end);
+    let told = told.filter(|line| !line.is_empty()).rev();
+    let cut = |line: &str| line.chars().take(QUOTED_COLUMNS).collect();
+    let mut lines: Vec<String> = told.take(QUOTED_LINES).map(cut).collect();
+    lines.reverse();
+    let speaks = |line: &&String| REASON_MARKS.iter().any(|mark| line.contains(mark));
+    let reason = lines.iter().rfind(speaks).map(|line| line.trim());
+    let last = lines.last().filter(|_| of_command).map(String::as_str);
+    let log = log.display();
+    let first = match reason.or(last) {
+        Some(reason) => format!("{reason} ({log})"),
+        None if lines.is_empty() => format!("it printed nothing ({log})"),
+        None => format!("its log, {log}, names no error"),
+    };
+    lines.insert(0, first);
+    lines.join("\n")
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::sweep::{EngineKind, EngineSpec};
 
-    fn tail(log: &str, command: bool) -> String {
+    /// An engine of this kind, which no machine has.
+    pub(crate) fn engine(kind: EngineKind) -> EngineSpec {
+        EngineSpec {
+            name: "e".into(),
+            program: "/e".into(),
+            kind,
+            lacks: vec![],
+        }
+    }
+
+    fn tail(log: &str, of_command: bool) -> String {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), log).unwrap();
-        let tail = LogTail::of(file.path());
-        let tail = if command {
-            format!("{tail:#}")
-        } else {
-            tail.to_string()
-        };
-        tail.replace(file.path().to_str().unwrap(), "LOG")
+        let said = end_of_log(file.path(), of_command);
+        said.replace(file.path().to_str().unwrap(), "LOG")
     }
 
     #[test]
     fn a_log_is_quoted_short_and_its_error_first() {
-        assert_eq!(tail("", true), "it printed nothing (LOG)");
-        assert_eq!(tail("a\n\nb  \n", true), "b (LOG)\na\nb");
-        assert_eq!(
-            tail("a\n\nb  \n", false),
-            "its log, LOG, names no error\na\nb"
-        );
-        assert_eq!(
-            tail("0\n1\nError: no disk\n2\n3\n\n4\n", false),
-            "Error: no disk (LOG)\n1\nError: no disk\n2\n3\n4"
-        );
+        let error = "Error: no disk (LOG)\n1\nError: no disk\n2\n3\n4";
+        for (log, command, said) in [
+            ("", true, "it printed nothing (LOG)"),
+            ("a\n\nb  \n", true, "b (LOG)\na\nb"),
+            ("a\n\nb  \n", false, "its log, LOG, names no error\na\nb"),
+            ("0\n1\nError: no disk\n2\n3\n\n4\n", false, error),
+        ] {
+            assert_eq!(tail(log, command), said);
+        }
         let long = tail(&"é".repeat(1000), false);
         assert_eq!(long.lines().last().unwrap().chars().count(), QUOTED_COLUMNS);
     }

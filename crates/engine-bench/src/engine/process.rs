@@ -4,8 +4,14 @@
 //! have that number: until it was waited for. What stands for it goes away after the whole group has,
 //! so that nothing holds its files any more.
 
-use super::{Launch, LogTail, adapter, command::Endpoints, failed, leftover::PidFile, variables};
-use crate::sweep::EngineKind;
+use super::{
+    Launch, adapter, command::Endpoints, end_of_log, failed, leftover::PidFile, variables,
+};
+use crate::{
+    client::{ClientError, Node},
+    sweep::EngineKind,
+};
+use engine_api::JwtSecret;
 use eyre::{Report, Result, bail, eyre};
 use nix::{
     errno::Errno,
@@ -86,7 +92,7 @@ impl Engine {
         let Some(status) = self.group.exited() else {
             return Ok(());
         };
-        let log = self.log_tail();
+        let log = self.end_of_log();
         bail!("the engine ended by itself ({status}); {log}")
     }
 
@@ -100,9 +106,19 @@ impl Engine {
         self.group.signal_all(Signal::SIGCONT);
     }
 
-    /// The end of its log.
-    pub fn log_tail(&self) -> LogTail {
-        LogTail::of(&self.group.log)
+    /// Clients of its ports.
+    ///
+    /// # Errors
+    /// When an address is not usable.
+    pub fn node(&self, secret: &JwtSecret, timeout: Duration) -> Result<Node, ClientError> {
+        let Endpoints { auth, http, .. } = self.endpoints;
+        let [auth, http] = [auth, http].map(|port| format!("http://127.0.0.1:{port}"));
+        Node::connect(&auth, &http, secret, timeout)
+    }
+
+    /// The end of its log, as errors quote it.
+    pub(super) fn end_of_log(&self) -> String {
+        end_of_log(&self.group.log, false)
     }
 
     /// Stops it: SIGTERM, and SIGKILL to its group when that takes more than a minute. It has ended then.
@@ -115,7 +131,7 @@ impl Engine {
         match self.group.terminate(STOP_TIMEOUT) {
             Stopped::InTime => Ok(()),
             Stopped::Killed => {
-                let log = self.log_tail();
+                let log = self.end_of_log();
                 bail!(
                     "the engine did not stop within {STOP_TIMEOUT:?} of SIGTERM and was killed: {log}"
                 )
@@ -149,24 +165,14 @@ pub(crate) fn output_of(program: &Path, words: &[&str]) -> String {
     ask().unwrap_or_default()
 }
 
-/// How a command of the engine is to be run.
-#[derive(Debug)]
-pub struct ToolRun<'a> {
-    /// The command.
-    pub command: Command,
-    /// Where its output goes.
-    pub log: &'a Path,
-    /// Where its pid is kept while it runs.
-    pub pid_file: &'a Path,
-}
-
-/// Runs a command of the engine to its end. Dropping the future stops the command.
+/// Runs a command of the engine to its end; `log` gets its output, and `pid_file` holds its pid meanwhile. Dropping
+/// the future stops the command.
 ///
 /// # Errors
 /// When it cannot be started or does not end with success.
-pub async fn run_tool(run: ToolRun<'_>) -> Result<()> {
-    let text = typed(&run.command);
-    let mut group = Group::spawn(run.command, run.log, run.pid_file)?;
+pub async fn run_tool(command: Command, log: &Path, pid_file: &Path) -> Result<()> {
+    let text = typed(&command);
+    let mut group = Group::spawn(command, log, pid_file)?;
     // However long it takes: that depends on the database, and whoever waits may give up.
     let status = loop {
         if let Some(status) = group.exited() {
@@ -177,8 +183,7 @@ pub async fn run_tool(run: ToolRun<'_>) -> Result<()> {
     if status.success() {
         return Ok(());
     }
-    let log = LogTail::of(run.log);
-    bail!("`{text}` ended with {status}: {log:#}")
+    bail!("`{text}` ended with {status}: {}", end_of_log(log, true))
 }
 
 /// A command as a person would type it.

@@ -4,7 +4,7 @@
 //! public port answers, and the engine says that it is not syncing.
 
 use super::Engine;
-use crate::client::{ClientError, Node};
+use crate::client::ClientError;
 use engine_api::JwtSecret;
 use eyre::{Result, bail};
 use std::time::{Duration, Instant};
@@ -25,8 +25,7 @@ pub async fn wait_until_ready(
     timeout: Duration,
 ) -> Result<()> {
     let started = Instant::now();
-    let ports = engine.endpoints();
-    let mut node = Node::connect(&ports.auth_url(), &ports.http_url(), secret, ANSWER_TIMEOUT)?;
+    let mut node = engine.node(secret, ANSWER_TIMEOUT)?;
     loop {
         engine.check_alive()?;
         let last = match node.answers().await {
@@ -36,7 +35,7 @@ pub async fn wait_until_ready(
             Err(error) => error.to_string(),
         };
         if started.elapsed() >= timeout {
-            let log = engine.log_tail();
+            let log = engine.end_of_log();
             bail!("the engine was not ready after {timeout:?}: {last}; {log}");
         }
         tokio::time::sleep(POLL).await;

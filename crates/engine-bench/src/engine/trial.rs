@@ -26,6 +26,7 @@ pub fn refusal(engine: &EngineSpec, flags: &[String]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::tests::engine;
     use std::process::Command;
 
     #[test]
@@ -47,12 +48,9 @@ mod tests {
             (EngineKind::Geth, "0", false),
         ] {
             std::fs::write(dir.path().join("engine.help"), help).unwrap();
-            let (name, program, lacks) = ("e".into(), program.clone(), vec![]);
             let engine = EngineSpec {
-                name,
-                program,
-                kind,
-                lacks,
+                program: program.clone(),
+                ..engine(kind)
             };
             assert_eq!(can_try(&engine), asked, "{kind:?}");
             let of = |flag: &str| refusal(&engine, &[flag.to_owned()]);

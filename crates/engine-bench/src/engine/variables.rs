@@ -91,7 +91,7 @@ fn told_of(exported: impl Iterator<Item = String>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::EngineKind;
+    use crate::{engine::tests::engine, sweep::EngineKind};
 
     #[test]
     fn a_program_gets_what_is_passed_on_and_nothing_else() {
@@ -100,13 +100,11 @@ mod tests {
             exported.any(|name| !PASSED.contains(&&*name)),
             "nothing could be inherited"
         );
-        let said = command(Path::new("/usr/bin/env"))
-            .env("RUST_LOG", "warn")
-            .output();
-        let said = String::from_utf8(said.unwrap().stdout).unwrap();
-        let names = said
-            .lines()
-            .filter_map(|line| Some(line.split_once('=')?.0));
+        let mut env = command(Path::new("/usr/bin/env"));
+        let said = env.env("RUST_LOG", "warn").output().unwrap();
+        let said = String::from_utf8(said.stdout).unwrap();
+        let lines = said.lines();
+        let names = lines.filter_map(|line| Some(line.split_once('=')?.0));
         let other: Vec<&str> = names.filter(|name| !PASSED.contains(name)).collect();
         assert_eq!(other, ["RUST_LOG"], "{said}");
         assert!(said.contains("PATH="));
@@ -114,17 +112,8 @@ mod tests {
 
     #[test]
     fn what_a_cell_sets_is_recorded_with_what_every_node_gets() {
-        let engine = |kind| EngineSpec {
-            name: "e".into(),
-            program: "/e".into(),
-            kind,
-            lacks: vec![],
-        };
-        let knobs = [
-            ("env:GOGC", "50"),
-            ("x.y", "1"),
-            ("env:RUST_BACKTRACE", "0"),
-        ];
+        let knobs = ["env:GOGC=50", "x.y=1", "env:RUST_BACKTRACE=0"];
+        let knobs = knobs.map(|knob| knob.split_once('=').unwrap());
         let knobs = knobs.map(|(knob, value)| (knob.to_owned(), value.to_owned()));
         let (reth, geth) = (engine(EngineKind::Reth), engine(EngineKind::Geth));
         let cells = [("a", &reth, knobs.to_vec()), ("b", &geth, vec![])];
@@ -141,9 +130,7 @@ mod tests {
         let told = |names: &[&str]| told_of(names.iter().map(|name| (*name).to_owned()));
         assert_eq!(told(&["HOME", "EDITOR", "MY_RUST_LOG"]), None);
         let said = told(&["RUST_LOG", "A", "OTEL_SERVICE_NAME"]).unwrap();
-        assert!(
-            said.starts_with("not passed on to engines: OTEL_SERVICE_NAME, RUST_LOG; set "),
-            "{said}"
-        );
+        let named = "not passed on to engines: OTEL_SERVICE_NAME, RUST_LOG; set ";
+        assert!(said.starts_with(named), "{said}");
     }
 }

@@ -247,14 +247,10 @@ mod tests {
             fs::write(&path, &text[..cut]).unwrap();
             let whole = text[..cut].iter().filter(|byte| **byte == b'\n').count();
             assert_eq!(read(dir.path()).unwrap().len(), whole - 1, "cut at {cut}");
-            Journal::open(dir.path())
-                .unwrap()
-                .write(failed("2-b"))
-                .unwrap();
-            assert_eq!(
-                read(dir.path()).unwrap().last().unwrap().event,
-                failed("2-b")
-            );
+            let mut journal = Journal::open(dir.path()).unwrap();
+            journal.write(failed("2-b")).unwrap();
+            let last = read(dir.path()).unwrap().pop().unwrap();
+            assert_eq!(last.event, failed("2-b"));
         }
     }
 
@@ -265,38 +261,30 @@ mod tests {
         drop(Journal::open(dir.path()).unwrap());
         let path = dir.path().join(JOURNAL_FILE);
         let text = fs::read_to_string(&path).unwrap();
-        assert_eq!(
-            text,
-            "{\"format\":\"engine-bench-journal\",\"version\":2}\n"
-        );
+        let header = r#"{"format":"engine-bench-journal","version":2}"#;
+        assert_eq!(text, format!("{header}\n"));
+        let old =
+            "it is of version 1, and this program reads version 2: use the program that wrote it";
         for (header, said) in [
             ("{}", "it is not of the format engine-bench-journal"),
-            (
-                &text.replace('2', "1"),
-                "it is of version 1, and this program reads version 2: use the program that wrote it",
-            ),
+            (&header.replace('2', "1"), old),
         ] {
-            fs::write(&path, format!("{}\n", header.trim_end())).unwrap();
+            fs::write(&path, format!("{header}\n")).unwrap();
             let refused = read(dir.path()).unwrap_err().to_string();
             assert!(refused.contains(said), "{refused}");
         }
     }
 
-    /// A journal of four events, as its lines.
-    fn four_lines(dir: &Path) -> Vec<String> {
-        let mut journal = Journal::open(dir).unwrap();
+    #[test]
+    fn a_line_that_was_changed_removed_moved_or_put_in_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(dir.path()).unwrap();
         for visit in ["1-a", "1-b", "2-a"] {
             journal.write(failed(visit)).unwrap();
         }
         journal.write(Event::SweepFinished).unwrap();
-        let text = fs::read_to_string(dir.join(JOURNAL_FILE)).unwrap();
-        text.lines().map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn a_line_that_was_changed_removed_moved_or_put_in_is_noticed() {
-        let dir = tempfile::tempdir().unwrap();
-        let lines = four_lines(dir.path());
+        let text = fs::read_to_string(dir.path().join(JOURNAL_FILE)).unwrap();
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
         let noticed = |lines: &[String]| {
             fs::write(dir.path().join(JOURNAL_FILE), lines.join("\n") + "\n").unwrap();
             match read(dir.path()) {
@@ -317,13 +305,7 @@ mod tests {
             (|lines| drop(lines.remove(2)), Some(3)),
             (|lines| lines.swap(2, 3), Some(3)),
             (|lines| lines.insert(3, lines[1].clone()), Some(4)),
-            (
-                |lines| {
-                    let (text, _) = sum_of(&lines[3]).unwrap();
-                    lines[3] = text;
-                },
-                Some(4),
-            ),
+            (|lines| lines[3] = sum_of(&lines[3]).unwrap().0, Some(4)),
             (
                 |lines| {
                     let (text, sum) = sum_of(&lines[1]).unwrap();

@@ -10,7 +10,7 @@ use std::{
     fs::{self, File, Metadata, TryLockError},
     io::{self, Read as _, Seek as _, SeekFrom},
     os::unix::fs::MetadataExt as _,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// Files that belong to a running process, not to the state.
@@ -40,6 +40,15 @@ pub enum Tables {
     /// They are the same files under a second name, where the file system allows it: the database
     /// only ever reads or removes them.
     Shared,
+}
+
+/// A datadir that is only read.
+#[derive(Debug, Clone)]
+pub struct Pristine {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What becomes of its tables in a copy.
+    pub tables: Tables,
 }
 
 /// Whether nobody works in a datadir.
@@ -79,17 +88,17 @@ fn is_held(datadir: &Path) -> bool {
     file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
-/// Replaces `to` by a copy of the datadir `from`, holes and all.
+/// Replaces `to` by a copy of a datadir, holes and all.
 ///
 /// # Errors
 /// When a process has it open, the disk is full or a file fails.
-pub fn copy_datadir(from: &Path, to: &Path, tables: Tables) -> Result<()> {
+pub fn copy_datadir(Pristine { path: from, tables }: &Pristine, to: &Path) -> Result<()> {
     check_unused(from)?;
     match fs::remove_dir_all(to) {
         Err(reason) if reason.kind() != io::ErrorKind::NotFound => return Err(failed(to, reason)),
         _ => {}
     }
-    copy_folder(from, to, tables).inspect_err(|_| {
+    copy_folder(from, to, *tables).inspect_err(|_| {
         // Half a copy is of no use, and its space may be what is missing. The error that is told
         // is the one of the copy.
         let _ = fs::remove_dir_all(to);
@@ -139,8 +148,8 @@ pub fn held_bytes(dir: &Path) -> u64 {
 }
 
 /// Bytes on disk that a copy of a datadir takes, unless the file system shares more than tables.
-pub fn copied_bytes(datadir: &Path, tables: Tables) -> u64 {
-    bytes(datadir, &|path, data| match tables {
+pub fn copied_bytes(from: &Pristine) -> u64 {
+    bytes(&from.path, &|path, data| match from.tables {
         Tables::Shared if is_table(path) => 0,
         _ => data.blocks() * BLOCK_BYTES,
     })
@@ -198,13 +207,24 @@ fn next_extent(file: &File, position: u64, length: u64) -> io::Result<Option<(u6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{os::unix::fs::FileExt as _, path::PathBuf};
+    use std::os::unix::fs::FileExt as _;
+
+    /// A folder, and in it a datadir with this folder and a place for its copy.
+    fn places(inner: &str) -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::create_dir_all(from.join(inner)).unwrap();
+        (dir, from, to)
+    }
+
+    fn pristine(path: &Path, tables: Tables) -> Pristine {
+        let path = path.to_owned();
+        Pristine { path, tables }
+    }
 
     #[test]
     fn keeps_content_and_holes_and_leaves_locks() {
-        let dir = tempfile::tempdir().unwrap();
-        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-        fs::create_dir_all(from.join("db")).unwrap();
+        let (_dir, from, to) = places("db");
         let file = File::create(from.join("db/mdbx.dat")).unwrap();
         file.set_len(1 << 30).unwrap();
         file.write_at(b"beginning", 0).unwrap();
@@ -214,20 +234,16 @@ mod tests {
         fs::create_dir_all(&to).unwrap();
         fs::write(to.join("old"), "x").unwrap();
 
-        copy_datadir(&from, &to, Tables::Copied).unwrap();
+        copy_datadir(&pristine(&from, Tables::Copied), &to).unwrap();
 
         let copy = File::open(to.join("db/mdbx.dat")).unwrap();
         let mut read = [0; 6];
         copy.read_exact_at(&mut read, 512 << 20).unwrap();
         assert_eq!(&read, b"middle");
-        let metadata = copy.metadata().unwrap();
-        assert_eq!(metadata.len(), 1 << 30);
-        assert!(
-            metadata.blocks() * 512 < 10 << 20,
-            "{} blocks: not sparse",
-            metadata.blocks()
+        assert_eq!(
+            held_bytes(&to),
+            copied_bytes(&pristine(&to, Tables::Shared))
         );
-        assert_eq!(held_bytes(&to), copied_bytes(&to, Tables::Shared));
         assert!((8 << 10..10 << 20).contains(&held_bytes(&to)));
         assert_eq!(file_bytes(&to), (1 << 30) + 2);
         assert_eq!(file_bytes(&to.join("none")), 0);
@@ -237,27 +253,27 @@ mod tests {
 
     #[test]
     fn half_a_copy_is_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-        fs::create_dir_all(from.join("a")).unwrap();
+        let (dir, from, to) = places("a");
         fs::write(from.join("a/file"), "x").unwrap();
         // The folder that should get a copy lies inside a file.
         fs::write(dir.path().join("wall"), "").unwrap();
-        assert!(copy_datadir(&from, &dir.path().join("wall/to"), Tables::Copied).is_err());
-        copy_datadir(&from, &to, Tables::Copied).unwrap();
+        assert!(
+            copy_datadir(
+                &pristine(&from, Tables::Copied),
+                &dir.path().join("wall/to")
+            )
+            .is_err()
+        );
+        copy_datadir(&pristine(&from, Tables::Copied), &to).unwrap();
         fs::remove_dir_all(&from).unwrap();
-        let gone = copy_datadir(&from, &to, Tables::Copied)
-            .unwrap_err()
-            .to_string();
-        assert!(gone.starts_with("failed to copy "), "{gone}");
+        let gone = copy_datadir(&pristine(&from, Tables::Copied), &to).unwrap_err();
+        assert!(gone.to_string().starts_with("failed to copy "), "{gone}");
         assert!(!to.exists());
     }
 
     #[test]
     fn a_datadir_in_use_is_refused_and_a_stale_lock_is_not() {
-        let dir = tempfile::tempdir().unwrap();
-        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-        fs::create_dir_all(from.join("db")).unwrap();
+        let (_dir, from, to) = places("db");
         let me = std::process::id();
         let now_s = Owner::this().started_s().unwrap();
         let named = format!("in use by process {me};");
@@ -269,21 +285,23 @@ mod tests {
             (format!("4294967294\n{now_s}"), false),
         ] {
             fs::write(from.join("db/lock"), &lock).unwrap();
-            let copied = copy_datadir(&from, &to, Tables::Copied);
+            let copied = copy_datadir(&pristine(&from, Tables::Copied), &to);
             let error = copied.err().map(|error| error.to_string());
-            assert_eq!(
-                error.is_some_and(|error| error.contains(&named)),
-                refused,
-                "{lock}"
-            );
+            let said = error.is_some_and(|error| error.contains(&named));
+            assert_eq!(said, refused, "{lock}");
         }
+        fs::create_dir(from.join("geth")).unwrap();
+        let held = File::create(from.join(HELD_FILE)).unwrap();
+        held.lock().unwrap();
+        let refused = copy_datadir(&pristine(&from, Tables::Shared), &to).unwrap_err();
+        assert!(refused.to_string().contains("geth/LOCK"), "{refused}");
+        held.unlock().unwrap();
+        copy_datadir(&pristine(&from, Tables::Shared), &to).unwrap();
     }
 
     #[test]
     fn tables_are_shared_only_when_asked_for_and_nothing_else_is() {
-        let dir = tempfile::tempdir().unwrap();
-        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-        fs::create_dir_all(from.join("geth/chaindata")).unwrap();
+        let (_dir, from, to) = places("geth/chaindata");
         let names = ["1.sst", "2.log"].map(|name| Path::new("geth/chaindata").join(name));
         for name in &names {
             fs::write(from.join(name), "content").unwrap();
@@ -292,30 +310,15 @@ mod tests {
             (Tables::Copied, [false; 2]),
             (Tables::Shared, [true, false]),
         ] {
-            copy_datadir(&from, &to, tables).unwrap();
+            copy_datadir(&pristine(&from, tables), &to).unwrap();
             let inode = |path: PathBuf| fs::metadata(path).unwrap().ino();
-            let same = names
-                .each_ref()
-                .map(|name| inode(from.join(name)) == inode(to.join(name)));
-            assert_eq!(same, shared, "{tables:?}");
+            let is_same = |name| inode(from.join(name)) == inode(to.join(name));
+            assert_eq!(names.each_ref().map(is_same), shared, "{tables:?}");
         }
         let log = fs::metadata(from.join(&names[1])).unwrap().blocks() * BLOCK_BYTES;
-        assert_eq!(copied_bytes(&from, Tables::Shared), log);
-        assert_eq!(copied_bytes(&from, Tables::Copied), 2 * log);
+        assert_eq!(copied_bytes(&pristine(&from, Tables::Shared)), log);
+        assert_eq!(copied_bytes(&pristine(&from, Tables::Copied)), 2 * log);
         fs::remove_dir_all(&to).unwrap();
         assert_eq!(fs::read(from.join(&names[0])).unwrap(), b"content");
-    }
-
-    #[test]
-    fn a_datadir_that_geth_holds_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-        fs::create_dir_all(from.join("geth")).unwrap();
-        let lock = File::create(from.join(HELD_FILE)).unwrap();
-        lock.lock().unwrap();
-        let refused = copy_datadir(&from, &to, Tables::Shared).unwrap_err();
-        assert!(refused.to_string().contains("geth/LOCK"), "{refused}");
-        lock.unlock().unwrap();
-        copy_datadir(&from, &to, Tables::Shared).unwrap();
     }
 }

@@ -4,10 +4,12 @@
 
 mod copy;
 
-pub use copy::{Tables, check_unused, copied_bytes, copy_datadir, file_bytes, held_bytes};
+pub use copy::{
+    Pristine, Tables, check_unused, copied_bytes, copy_datadir, file_bytes, held_bytes,
+};
 
 use crate::{
-    engine::{self, ToolRun},
+    engine,
     sweep::{EngineSpec, ResetMethod},
 };
 use eyre::{Result, eyre};
@@ -24,13 +26,11 @@ pub struct Workspace {
     /// The datadir worked on.
     pub datadir: PathBuf,
     /// The datadir it is a copy of; itself when worked on in place.
-    pub pristine: PathBuf,
+    pub pristine: Pristine,
     /// Head of the pristine datadir.
     pub pristine_head: u64,
     /// How it is reset.
     pub method: ResetMethod,
-    /// Whether a copy may share immutable files with the pristine datadir.
-    pub tables: Tables,
     /// Memory that the engine took for itself when it was asked for its head, in bytes; 0 while unknown.
     pub asked_bytes: u64,
     /// Where the pid of a process that works in it is kept.
@@ -44,18 +44,13 @@ impl Workspace {
     /// When the copy or the engine's unwind fails.
     pub async fn reset(&self, target: u64, log: &Path) -> Result<()> {
         if self.method == ResetMethod::Copy {
-            copy_datadir(&self.pristine, &self.datadir, self.tables)?;
+            copy_datadir(&self.pristine, &self.datadir)?;
             if self.pristine_head == target {
                 return Ok(());
             }
         }
         let command = self.unwind_command(target)?;
-        let unwind = ToolRun {
-            command,
-            log,
-            pid_file: &self.pid_file,
-        };
-        engine::run_tool(unwind).await
+        engine::run_tool(command, log, &self.pid_file).await
     }
 
     /// The command that brings the datadir back to block `target`.

@@ -3,7 +3,7 @@
 //! Invariant: only read; an engine that cannot tell leaves a gap, not a failure.
 
 use crate::{
-    engine::{self, ToolRun},
+    engine,
     record::{DatabaseFacts, StateFacts},
     reset::{self, Workspace},
 };
@@ -28,11 +28,7 @@ async fn database(workspace: &Workspace, dir: &Path) -> Option<DatabaseFacts> {
     let spec = &workspace.engine;
     let command = engine::adapter_of(spec.kind).stats(spec, &workspace.datadir)?;
     let log = dir.join(STATE_FILE);
-    let counted = engine::run_tool(ToolRun {
-        command,
-        log: &log,
-        pid_file: &workspace.pid_file,
-    });
+    let counted = engine::run_tool(command, &log, &workspace.pid_file);
     // An engine of another version may not know the command.
     tokio::time::timeout(PATIENCE, counted).await.ok()?.ok()?;
     parse(&fs::read_to_string(log).ok()?)

@@ -4,11 +4,11 @@
 //! any other; two cells of a group never share one. Before anything is measured it is known that there is
 //! room for all of them.
 
-use super::{InStep as _, Prepared, Progress, Step, StepError, disk, state::Pristine};
+use super::{InStep as _, Prepared, Progress, Step, StepError, disk};
 use crate::{
     cache, guard,
     plan::{Cell, Plan},
-    reset::{self, Workspace},
+    reset::{self, Pristine, Workspace},
     sweep::BaseSource,
 };
 use eyre::{Result, bail};
@@ -58,7 +58,7 @@ impl Prepared {
             if let Some(above) = copy.datadir.parent() {
                 fs::create_dir_all(above).in_step(Step::State)?;
             }
-            reset::copy_datadir(&copy.pristine, &copy.datadir, copy.tables)
+            reset::copy_datadir(&copy.pristine, &copy.datadir)
                 .in_step(Step::State)
                 .map_err(|error| disk::remark(error, self.lock.dir(), self.lock.dir()))?;
             self.copied.borrow_mut().insert(copy.datadir.clone());
@@ -76,13 +76,7 @@ pub fn check_room(plan: &Plan, prepared: &Prepared) -> Result<Option<String>, St
     if !plan.settings.interleave {
         return Ok(None);
     }
-    let pristine = |engine: &str| {
-        let workspace = prepared.workspace(engine).ok()?;
-        Some(Pristine {
-            path: workspace.pristine.clone(),
-            tables: workspace.tables,
-        })
-    };
+    let pristine = |engine: &str| Some(prepared.workspace(engine).ok()?.pristine.clone());
     check_disk(plan, prepared.lock.dir(), &pristine).in_step(Step::State)?;
     let largest = groups(plan).map(|cells| cells.len()).max();
     Ok(short_memory(plan, prepared, largest.unwrap_or(0)))
@@ -103,13 +97,11 @@ pub(super) fn check_disk(
     let growth = if interleave { GROWTH_BYTES } else { 0 };
     let (mut needed, mut there) = (0, 0);
     for (engine, copies) in most_copies(plan) {
-        let Some(Pristine { path, tables }) = pristine(engine) else {
+        let shares = |from: &Pristine| disk::shares_extents(&from.path, disk);
+        let Some(pristine) = pristine(engine).filter(|from| !shares(from)) else {
             continue;
         };
-        if disk::shares_extents(&path, disk) {
-            continue;
-        }
-        let each = reset::copied_bytes(&path, tables) + growth;
+        let each = reset::copied_bytes(&pristine) + growth;
         for place in 0..if interleave { copies } else { 1 } {
             needed += each;
             there += reset::held_bytes(&copy_dir(work, engine, place));

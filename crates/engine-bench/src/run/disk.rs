@@ -51,17 +51,15 @@ mod tests {
             remark(error, Path::new(datadir), Path::new(out)).cause
         };
         // The file systems of /proc are never larger than nothing.
-        assert_eq!(
-            error("/proc/self", "/no/such/folder"),
-            "code 5; the disk of /proc/self has 0 KiB free: make room, or give --cache-dir a \
-             folder on a larger disk"
-        );
-        assert_eq!(
-            error("/no/such/folder", "/proc/self"),
-            "code 5; the disk of /proc/self has 0 KiB free: make room, or give --out a folder on \
-             a larger disk"
-        );
-        assert_eq!(error("/no/such/folder", "/no/such/folder"), "code 5");
+        let (full, none) = ("/proc/self", "/no/such/folder");
+        let said = |flag: &str| {
+            format!(
+                "code 5; the disk of /proc/self has 0 KiB free: make room, or give {flag} a folder on a larger disk"
+            )
+        };
+        assert_eq!(error(full, none), said("--cache-dir"));
+        assert_eq!(error(none, full), said("--out"));
+        assert_eq!(error(none, none), "code 5");
         let here = tempfile::tempdir().unwrap();
         if free_bytes(here.path()).is_some_and(|free| free >= SCARCE_BYTES) {
             let here = here.path().to_str().unwrap();

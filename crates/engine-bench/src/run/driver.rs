@@ -387,9 +387,9 @@ impl<'a> Driver<'a> {
     }
 
     /// Makes a visit, or those of a group in turn, each within the time of its own that it may take.
-    async fn attempt(
-        &self,
-        group: &[&Visit],
+    async fn attempt<'s>(
+        &'s self,
+        group: &[&'s Visit],
         copies: Option<&[usize]>,
         left: Option<Duration>,
     ) -> Vec<Made> {
@@ -400,23 +400,21 @@ impl<'a> Driver<'a> {
             let text = format!("round {round}, {load}: {cells} cells in turn");
             self.options.progress.line(&text);
         }
-        let mut members = Vec::new();
-        for (index, visit) in group.iter().copied().enumerate() {
-            match self.visiting(visit) {
-                Ok(visiting) => members.push(Member {
-                    limit: self.patience.limit(visiting.cell, left),
-                    visiting,
-                    visit,
-                    place: copies.map(|copies| copies[index]),
-                    made: Made::with(Ok(VisitFacts::default())),
-                }),
-                Err(error) => {
-                    let failed = group.iter().map(|_| Made::with(Err(error.clone())));
-                    return failed.collect();
-                }
-            }
+        let member = |(index, visit): (usize, &&'s Visit)| {
+            let visiting = self.visiting(visit)?;
+            Ok(Member {
+                limit: self.patience.limit(visiting.cell, left),
+                visiting,
+                visit,
+                place: copies.map(|copies| copies[index]),
+                made: Made::with(Ok(VisitFacts::default())),
+            })
+        };
+        let members: Result<Vec<_>, StepError> = group.iter().enumerate().map(member).collect();
+        match members {
+            Ok(members) => group::run(members).await,
+            Err(error) => Made::all_failed(group.len(), &error),
         }
-        group::run(members).await
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
         is_engine_flag,
     },
 };
-use eyre::{Report, Result, bail, eyre};
+use eyre::{Report, Result, bail, ensure, eyre};
 use nix::unistd::{AccessFlags, access};
 use std::{path::Path, slice};
 use workload::{Profile, action::TRANSFER_GAS, genesis::GAS_LIMIT};
@@ -142,11 +142,10 @@ fn gas(settings: &Settings, level: Level) -> Result<()> {
     if matches!(settings.payloads, PayloadSource::Folder { .. }) {
         return Ok(());
     }
-    if gas.0 < TRANSFER_GAS {
-        bail!(
-            "--gas {gas} has no room for a transaction, which takes {TRANSFER_GAS} gas at least; give more"
-        );
-    }
+    ensure!(
+        gas.0 >= TRANSFER_GAS,
+        "--gas {gas} has no room for a transaction, which takes {TRANSFER_GAS} gas at least; give more"
+    );
     let count = count(level);
     let what = format!("--count {count} at --gas {gas} writes payloads of");
     let needed = count.saturating_mul(LEAST_PAYLOAD_BYTES);
@@ -322,7 +321,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("database"), vec![1; 1 << 20]).unwrap();
         let (path, tables) = (dir.path().to_owned(), reset::Tables::Copied);
-        let pristine = state::Pristine { path, tables };
+        let pristine = reset::Pristine { path, tables };
         let refused = |flags: &str, work: &str| {
             let plan = plan(&format!("--chunks 5,15 --rounds 3 {flags}"), "/cache");
             copies::check_disk(&plan, Path::new(work), &|_| Some(pristine.clone()))

@@ -43,6 +43,11 @@ impl Made {
             facts,
         }
     }
+
+    /// So many visits, none of which could begin.
+    pub(super) fn all_failed(count: usize, error: &StepError) -> Vec<Self> {
+        (0..count).map(|_| Self::with(Err(error.clone()))).collect()
+    }
 }
 
 /// A cell's place in a group.
@@ -64,10 +69,7 @@ pub(super) async fn run(mut members: Vec<Member<'_>>) -> Vec<Made> {
     };
     let payloads = match first.visiting.payloads() {
         Ok(payloads) => payloads,
-        Err(error) => {
-            let failed = members.iter().map(|_| Made::with(Err(error.clone())));
-            return failed.collect();
-        }
+        Err(error) => return Made::all_failed(members.len(), &error),
     };
     let passes = first.visiting.passes(first.visit, &payloads).len();
     for number in 0..passes {
@@ -103,15 +105,11 @@ impl<'s, 'a> Round<'s, 'a> {
             let mut passes = member.visiting.passes(member.visit, payloads);
             let pass = passes.swap_remove(number);
             length = pass.payloads.len();
-            let Visiting {
-                prepared,
-                progress,
-                cell,
-                ..
-            } = &member.visiting;
+            let visiting = &member.visiting;
+            let (prepared, engine) = (visiting.prepared, &visiting.cell.engine);
             let workspace = match member.place {
-                None => prepared.workspace(&cell.engine).cloned(),
-                Some(place) => prepared.working_copy(&cell.engine, place, progress),
+                None => prepared.workspace(engine).cloned(),
+                Some(place) => prepared.working_copy(engine, place, visiting.progress),
             };
             match workspace {
                 Ok(workspace) => Some(MemberPass {

@@ -18,7 +18,6 @@ mod profiled;
 mod progress;
 mod repeat;
 mod rounds;
-mod scrape;
 mod state;
 mod traced;
 mod visit;

@@ -3,13 +3,13 @@
 //! Invariant: after preparation the base block is known by number, hash and state root, as an
 //! engine that was started on the working copy told it.
 
-use super::{InStep as _, Progress, Step, StepError, copies::copy_dir, state::Pristine};
+use super::{InStep as _, Progress, Step, StepError, copies::copy_dir};
 use crate::{
     cache::{Cache, WorkLock},
     client::BlockIdentity,
     engine,
     payload::PayloadStore,
-    reset::{self, Workspace},
+    reset::{self, Pristine, Workspace},
     resolve,
     sweep::{BaseSource, EngineKind, EngineSpec, PayloadSource, ResetMethod, Settings},
 };
@@ -132,35 +132,28 @@ impl Preparing<'_> {
     }
 
     /// The engine's working copy, made anew.
-    fn workspace(&self, engine: &EngineSpec, from: Pristine) -> Result<Workspace, StepError> {
-        let Pristine {
-            path: pristine,
-            tables,
-        } = from;
-        let in_place = matches!(
-            self.settings.base,
-            BaseSource::Datadir { in_place: true, .. }
-        );
+    fn workspace(&self, spec: &EngineSpec, pristine: Pristine) -> Result<Workspace, StepError> {
+        let base = &self.settings.base;
+        let in_place = matches!(base, BaseSource::Datadir { in_place: true, .. });
         let datadir = if in_place {
-            reset::check_unused(&pristine).in_step(Step::State)?;
-            pristine.clone()
+            reset::check_unused(&pristine.path).in_step(Step::State)?;
+            pristine.path.clone()
         } else {
             self.progress.message("copying the base state".to_owned());
-            let copy = copy_dir(self.work, &engine.name, 0);
-            reset::copy_datadir(&pristine, &copy, tables).in_step(Step::State)?;
+            let copy = copy_dir(self.work, &spec.name, 0);
+            reset::copy_datadir(&pristine, &copy).in_step(Step::State)?;
             copy
         };
         Ok(Workspace {
-            engine: engine.clone(),
+            engine: spec.clone(),
             datadir,
             pristine,
             pristine_head: 0,
-            method: match (in_place, engine.kind.can_unwind()) {
+            method: match (in_place, spec.kind.can_unwind()) {
                 (_, false) => ResetMethod::Copy,
                 (true, true) => ResetMethod::Unwind,
                 (false, true) => self.settings.reset,
             },
-            tables,
             asked_bytes: 0,
             pid_file: self.work.join("engine.pid"),
         })

@@ -214,9 +214,8 @@ pub(super) async fn start(
     let ready = engine::wait_until_ready(&mut engine, secret, patience).await;
     ready.in_step(Step::Ready)?;
     let timeout = Duration::from_millis(settings.request_timeout_ms);
-    let ports = engine.endpoints();
-    let node = Node::connect(&ports.auth_url(), &ports.http_url(), secret, timeout);
-    Ok((engine, node.in_step(Step::Ready)?))
+    let node = engine.node(secret, timeout).in_step(Step::Ready)?;
+    Ok((engine, node))
 }
 
 /// Why payloads cannot be generated on a datadir that was given.

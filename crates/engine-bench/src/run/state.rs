@@ -6,8 +6,8 @@
 use super::{InStep as _, Progress, Step, StepError, disk, prepare::Preparing};
 use crate::{
     cache::{self, Building, Cache, Origin},
-    engine::{self, ToolRun},
-    reset::Tables,
+    engine,
+    reset::{Pristine, Tables},
     resolve,
     sweep::{BaseSource, EngineKind, EngineSpec, Settings},
 };
@@ -29,14 +29,6 @@ pub struct StateKey<'a> {
     pub profile: &'a str,
     /// Its seed.
     pub seed: u64,
-}
-
-/// A datadir that is only read.
-#[derive(Debug, Clone)]
-pub(super) struct Pristine {
-    pub(super) path: PathBuf,
-    /// Whether copies may share files with it.
-    pub(super) tables: Tables,
 }
 
 /// What an engine's datadir is a copy of.
@@ -181,12 +173,9 @@ pub(crate) async fn init_datadir(
 /// Runs a command that writes a datadir, to its end.
 async fn run(command: Command, logs: &Path, name: &str, datadir: &Path) -> Result<(), StepError> {
     cache::make_dir(logs).in_step(Step::State)?;
-    let run = ToolRun {
-        command,
-        log: &logs.join(format!("{name}.log")),
-        pid_file: &logs.join(format!("{name}.pid")),
-    };
-    let made = engine::run_tool(run).await.in_step(Step::State);
+    let [log, pid_file] = ["log", "pid"].map(|end| logs.join(format!("{name}.{end}")));
+    let made = engine::run_tool(command, &log, &pid_file).await;
+    let made = made.in_step(Step::State);
     made.map_err(|error| disk::remark(error, datadir, logs))
 }
 

@@ -1,11 +1,10 @@
-//! One visit of one cell: a discarded pass, then a measured one, each on a datadir that was
+//! The steps of a visit of one cell: a discarded pass, then a measured one, each on a datadir that was
 //! reset and an engine that was just started.
 //!
 //! Invariant: leaving a visit in any way, also by being dropped on Ctrl-C, stops its engine.
 
 use super::{
     InStep as _, Prepared, Progress, Step, StepError, Waits, attest, probe, progress::PassShown,
-    scrape,
 };
 use crate::{
     client::{Node, status_text},
@@ -21,7 +20,7 @@ use crate::{
     reset::Workspace,
     sweep::{Level, Settings, WarmUp},
 };
-use engine_api::{PreparedPayload, subscribe_persisted};
+use engine_api::{PreparedPayload, metric, subscribe_persisted};
 use std::{
     cell::Cell,
     path::{Path, PathBuf},
@@ -30,6 +29,9 @@ use std::{
 
 /// File that holds the output of a reset.
 const RESET_LOG: &str = "reset.log";
+
+/// How long an engine may take for its metrics.
+const METRICS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a process that closed its connection is given to turn out to have ended.
 const DEATH_GRACE: Duration = Duration::from_millis(500);
@@ -150,7 +152,7 @@ impl Visiting<'_> {
         self.progress.message(format!("{cell}: {label}"));
         Ok(Standing {
             waits: self.waits(&engine, workspace).await?,
-            metrics: scrape::take(&engine).await,
+            metrics: exported(&engine).await,
             samples: Vec::new(),
             engine,
             node,
@@ -168,7 +170,7 @@ impl Visiting<'_> {
         let mut samples = standing.samples;
         add_waits(times, &samples);
         times.guard_s += found.machine.as_ref().map_or(0.0, |seen| seen.guard_s);
-        let after = scrape::take(&standing.engine).await;
+        let after = exported(&standing.engine).await;
         let metrics = standing.metrics.as_deref().zip(after.as_deref());
         record::write_metrics(&pass.dir, metrics).in_step(Step::Write)?;
         let stop = async { standing.engine.stop().in_step(Step::Stop) };
@@ -303,6 +305,13 @@ impl Visiting<'_> {
         }
         Ok(waits)
     }
+}
+
+/// What the engine exports as metrics: asked before the first payload is sent and after the last answer, never
+/// between. `None` when it exports nothing; it is measured all the same.
+async fn exported(engine: &Engine) -> Option<String> {
+    let address = engine.endpoints().metrics_address();
+    metric::fetch(address, METRICS_PATIENCE).await.ok()
 }
 
 fn add_waits(times: &mut VisitTimes, samples: &[Sample]) {
