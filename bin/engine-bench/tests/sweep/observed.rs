@@ -3,18 +3,27 @@
 use super::{cells, support::World};
 use engine_api::metric::{self, Scrape};
 use serde_json::Value;
-use std::{ffi::OsStr, fs, process::Command};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
+    fs,
+    process::Command,
+};
 use testkit::{Running, Tool, free_port, http::get, require, wait_for};
 
 /// A URL of a collector that does not run: nothing listens on the port of discarded data.
 const GONE: &str = "http://127.0.0.1:9";
 
-fn parent_of<'a>(events: &'a [Value], event: &Value) -> Option<&'a str> {
-    let parent = &event["args"]["parent_id"];
-    let found = events
-        .iter()
-        .find(|other| other["args"]["span_id"] == *parent && parent.is_string());
-    found?["name"].as_str()
+/// The name of a span, and of the one that it is part of.
+type Span = (String, Option<String>);
+
+/// The first span of each name is part of one of that name.
+fn assert_parents(spans: &[Span], expected: &[(&str, Option<&str>)]) {
+    for (name, parent) in expected {
+        let found = spans.iter().find(|(found, _)| found == name);
+        let (_, found) = found.unwrap_or_else(|| panic!("no {name} in {spans:?}"));
+        assert_eq!(found.as_deref(), *parent, "{name}");
+    }
 }
 
 /// The phases of a cell are what the engine's metrics grew by, fit into the client's time, and agree with the
@@ -52,14 +61,9 @@ fn assert_attributed(world: &World, cell: &Value) {
             "{rest}: parts exceed the whole: {found:#}"
         );
     }
-    assert!(
-        found["log_difference"].as_f64().unwrap() < 0.05,
-        "{found:#}"
-    );
-    let jobs: f64 = rows
-        .iter()
-        .map(|row| row["jobs"].parse::<f64>().unwrap())
-        .sum();
+    let difference = found["log_difference"].as_f64().unwrap();
+    assert!(difference < 0.05, "{found:#}");
+    let jobs = super::sum(&rows, "jobs") as f64;
     let counts = found["counts"].as_array().unwrap();
     let counted = counts.iter().find(|count| count["key"] == "jobs").unwrap();
     let counted = counted["per_block"].as_f64().unwrap();
@@ -74,25 +78,31 @@ fn assert_traced(world: &World, block: &Value) {
     let file = world.path("out").join(block["file"].as_str().unwrap());
     let trace: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
-    for (name, parent) in [
-        ("newPayload", Some("payload")),
-        ("engine_newPayloadV4", Some("newPayload")),
-        ("on_new_payload", Some("engine_newPayloadV4")),
-        ("validate_block_with_state", Some("on_new_payload")),
-        ("await_state_root", Some("validate_block_with_state")),
-        ("Account V2 multiproof calculation", Some("account worker")),
-        ("on_forkchoice_updated", Some("engine_forkchoiceUpdatedV3")),
-    ] {
-        let event = events.iter().find(|event| event["name"] == name);
-        let event = event.unwrap_or_else(|| panic!("no {name}"));
-        assert_eq!(parent_of(events, event), parent, "{name}");
-    }
-    let number = block["block"].to_string();
-    let engine = events
+    let name = |event: &Value| event["name"].as_str().map(str::to_owned);
+    let parent = |event: &Value| {
+        let id = event["args"].get("parent_id")?;
+        let mut events = events.iter();
+        name(events.find(|other| other["args"]["span_id"] == *id)?)
+    };
+    let spans = events
         .iter()
-        .find(|event| event["name"] == "on_new_payload")
-        .unwrap();
-    assert_eq!(engine["args"]["block_num"], number);
+        .map(|event| (name(event).unwrap(), parent(event)));
+    assert_parents(
+        &spans.collect::<Vec<_>>(),
+        &[
+            ("newPayload", Some("payload")),
+            ("engine_newPayloadV4", Some("newPayload")),
+            ("on_new_payload", Some("engine_newPayloadV4")),
+            ("validate_block_with_state", Some("on_new_payload")),
+            ("await_state_root", Some("validate_block_with_state")),
+            ("Account V2 multiproof calculation", Some("account worker")),
+            ("on_forkchoice_updated", Some("engine_forkchoiceUpdatedV3")),
+        ],
+    );
+    let number = block["block"].to_string();
+    let mut events = events.iter();
+    let engine = events.find(|event| event["name"] == "on_new_payload");
+    assert_eq!(engine.unwrap()["args"]["block_num"], number);
 }
 
 #[test]
@@ -106,20 +116,15 @@ fn phases_are_what_was_measured_and_a_traced_block_holds_client_and_engine() {
     for cell in cells(&report) {
         assert_attributed(&world, cell);
     }
-    let change = &report["attribution"][0];
-    assert!(
-        change["text"].as_str().unwrap().contains("jobs per block"),
-        "{change:#}"
-    );
+    let change = report["attribution"][0]["text"].as_str().unwrap();
+    assert!(change.contains("jobs per block"), "{change}");
 
     let traces = report["traces"].as_array().unwrap();
     assert_eq!(traces.len(), 2);
     for traced in traces {
         // The collector is gone, which costs links and nothing else.
-        assert!(
-            traced["problem"].as_str().unwrap().contains(GONE),
-            "{traced:#}"
-        );
+        let problem = traced["problem"].as_str().unwrap();
+        assert!(problem.contains(GONE), "{problem}");
         let block = &traced["blocks"][0];
         assert!(block["link"].is_null());
         assert_eq!(traced["lost_spans"], 0);
@@ -149,8 +154,8 @@ fn jaeger(program: &OsStr, otlp: u16, pages: u16) -> Running {
     Running::start(&mut command)
 }
 
-/// Name, parent's name and tags of the spans of a trace, as Jaeger's API tells it.
-fn spans(trace: &Value) -> Vec<(String, Option<String>, Value)> {
+/// The spans of a trace, as Jaeger's API tells them.
+fn spans(trace: &Value) -> Vec<Span> {
     let spans = trace["spans"].as_array().unwrap();
     let name = |span: &Value| span["operationName"].as_str().unwrap().to_owned();
     let parent = |span: &Value| {
@@ -161,8 +166,10 @@ fn spans(trace: &Value) -> Vec<(String, Option<String>, Value)> {
             .find(|other| other["spanID"] == reference["spanID"]);
         Some(parent.map_or_else(|| "not in the trace".to_owned(), name))
     };
-    let of = |span: &Value| (name(span), parent(span), span["tags"].clone());
-    spans.iter().map(of).collect()
+    spans
+        .iter()
+        .map(|span| (name(span), parent(span)))
+        .collect()
 }
 
 /// The trace that a block links to, once Jaeger has all of it: it stores what it gets in parts.
@@ -182,49 +189,44 @@ fn whole_trace(pages: u16, block: &Value) -> Value {
 fn assert_linked(trace: &Value, block: &Value) {
     let spans = spans(trace);
     assert_eq!(spans.len() as u64, block["spans"].as_u64().unwrap());
-    for (name, parent) in [
-        ("payload", None),
-        ("newPayload", Some("payload")),
-        ("engine_newPayloadV4", Some("newPayload")),
-        ("on_new_payload", Some("engine_newPayloadV4")),
-        ("execute_block", Some("validate_block_with_state")),
-        ("await_state_root", Some("validate_block_with_state")),
-        ("forkchoiceUpdated", Some("payload")),
-        ("engine_forkchoiceUpdatedV3", Some("forkchoiceUpdated")),
-    ] {
-        let found = spans.iter().find(|(found, ..)| found == name);
-        let (_, found, _) = found.unwrap_or_else(|| panic!("no {name} in {trace:#}"));
-        assert_eq!(found.as_deref(), parent, "{name}");
-    }
-    let of_engine = [
-        "on_new_payload",
-        "sparse_trie_task",
-        "Account V2 multiproof calculation",
-    ];
-    let tags = of_engine.map(|name| {
-        let found = spans.iter().find(|(found, ..)| found == name);
-        let tags = &found.unwrap_or_else(|| panic!("no {name}")).2;
-        let tags = tags.as_array().unwrap().iter();
+    assert_parents(
+        &spans,
+        &[
+            ("payload", None),
+            ("newPayload", Some("payload")),
+            ("engine_newPayloadV4", Some("newPayload")),
+            ("on_new_payload", Some("engine_newPayloadV4")),
+            ("execute_block", Some("validate_block_with_state")),
+            ("await_state_root", Some("validate_block_with_state")),
+            ("forkchoiceUpdated", Some("payload")),
+            ("engine_forkchoiceUpdatedV3", Some("forkchoiceUpdated")),
+        ],
+    );
+    let tags = |name: &str| -> BTreeMap<String, String> {
+        let mut spans = trace["spans"].as_array().unwrap().iter();
+        let span = spans.find(|span| span["operationName"] == name);
+        let tags = span.unwrap_or_else(|| panic!("no {name}"))["tags"].as_array();
         let text = |tag: &Value| match &tag["value"] {
             Value::String(text) => text.clone(),
             value => value.to_string(),
         };
+        let tags = tags.unwrap().iter();
         tags.map(|tag| (tag["key"].as_str().unwrap().to_owned(), text(tag)))
-            .collect::<std::collections::BTreeMap<_, _>>()
-    });
-    assert_eq!(tags[0]["block_num"], block["block"].to_string());
-    assert_eq!(tags[1]["chunk_size"], "5");
+            .collect()
+    };
+    assert_eq!(
+        tags("on_new_payload")["block_num"],
+        block["block"].to_string()
+    );
+    assert_eq!(tags("sparse_trie_task")["chunk_size"], "5");
     // A chunk may hold slots alone.
-    let of_chunk = ["account_targets", "storage_targets"].map(|key| &tags[2][key]);
-    let targets: u64 = of_chunk
-        .map(|count| count.parse::<u64>().unwrap())
-        .iter()
-        .sum();
+    let chunk = tags("Account V2 multiproof calculation");
+    let targets = ["account_targets", "storage_targets"].map(|key| chunk[key].parse::<u64>());
+    let targets: u64 = targets.into_iter().map(Result::unwrap).sum();
     assert!((1..=5).contains(&targets), "{targets} of a chunk of 5");
     let processes = trace["processes"].as_object().unwrap().values();
-    let services: std::collections::BTreeSet<_> = processes
-        .map(|process| process["serviceName"].as_str().unwrap())
-        .collect();
+    let services = processes.map(|process| process["serviceName"].as_str().unwrap());
+    let services: BTreeSet<_> = services.collect();
     assert_eq!(
         services,
         ["engine-bench", "engine-bench-chunk5-gas2M"].into()

@@ -9,7 +9,7 @@ use crate::sweep::{
     duration, percent,
 };
 use crate::trace::Wanted;
-use clap::Args;
+use clap::{Args, FromArgMatches as _};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Parses a duration; one without a unit is refused with this one.
@@ -184,6 +184,17 @@ pub struct SweepArgs {
     /// Print nothing but errors
     #[arg(hide_short_help = true, long)]
     pub quiet: bool,
+}
+
+impl SweepArgs {
+    /// These flags of a sweep alone, without a verb before them.
+    ///
+    /// # Errors
+    /// When one refuses its value.
+    pub fn alone(flags: &[&str]) -> Result<Self, clap::Error> {
+        let sweep = Self::augment_args(clap::Command::new("sweep").no_binary_name(true));
+        Self::from_arg_matches(&sweep.try_get_matches_from(flags)?)
+    }
 }
 
 /// Flags of `replay`.

@@ -8,7 +8,6 @@ use crate::{
     run::{self, Progress},
     sweep::{Level, Settings},
 };
-use clap::Parser;
 use engine_api::PayloadFile;
 use eyre::{Result, WrapErr as _, ensure};
 use std::{fs, path::Path, process::ExitCode};
@@ -48,20 +47,13 @@ pub(crate) fn generate(args: &GenerateArgs) -> Result<ExitCode> {
 
 /// The settings of a sweep with the same workload: what it would make, this makes.
 fn settings(args: &GenerateArgs) -> Result<Settings> {
-    /// The flags of a sweep on their own.
-    #[derive(Parser)]
-    struct Defaults {
-        #[command(flatten)]
-        sweep: SweepArgs,
-    }
-    let Defaults { sweep } = Defaults::try_parse_from(["sweep"])?;
-    Ok(resolve::resolve(&SweepArgs {
+    resolve::resolve(&SweepArgs {
         gas: Some(args.gas.clone()),
         count: args.count,
         mix: Some(args.mix.clone()),
         state: args.state.clone(),
-        ..sweep
-    })?)
+        ..SweepArgs::alone(&[])?
+    })
 }
 
 /// Creates a folder; one that exists must be empty.

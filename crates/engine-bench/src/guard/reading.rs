@@ -227,6 +227,11 @@ impl Look {
         look.took = began.elapsed();
         look
     }
+
+    /// What is counted of this program.
+    fn own(&self, of: fn(&ProcessTicks) -> u64) -> u64 {
+        self.processes.get(&self.harness).map_or(0, of)
+    }
 }
 
 /// CPU time of all engines between two looks, in ticks. That of one that ended meanwhile has become that
@@ -234,8 +239,11 @@ impl Look {
 fn ticks_of_engines(before: &Look, after: &Look) -> u64 {
     let one_ended = after.engines.iter().any(|engine| engine.process.is_none());
     let ended = |look: &Look| {
-        let own = look.processes.get(&look.harness).filter(|_| one_ended);
-        own.map_or(0, |own| own.children_ticks)
+        if one_ended {
+            look.own(|own| own.children_ticks)
+        } else {
+            0
+        }
     };
     let all = |look: &Look| ended(look) + look.engines.iter().map(EngineLook::ticks).sum::<u64>();
     all(after).saturating_sub(all(before))
@@ -245,17 +253,13 @@ fn ticks_of_engines(before: &Look, after: &Look) -> u64 {
 fn readings(before: &Look, after: &Look, wall: Duration, index: usize) -> Readings {
     let seconds = |ticks: u64| ticks as f64 / TICKS_PER_SECOND;
     let grown = |of: fn(&Look) -> u64| of(after).saturating_sub(of(before));
-    let harness = |look: &Look| {
-        let own = look.processes.get(&look.harness);
-        own.map_or(0, |own| own.ticks)
-    };
     let busy = grown(|look| look.cpus.busy);
     let of_engine = |of: fn(&EngineLook) -> u64| {
         of(&after.engines[index]).saturating_sub(of(&before.engines[index]))
     };
     let engine = of_engine(EngineLook::ticks);
     let engines = ticks_of_engines(before, after).max(engine);
-    let own = harness(after).saturating_sub(harness(before));
+    let own = grown(|look| look.own(|own| own.ticks));
     let (kernel, culprits) = others(before, after);
     let microseconds = |now: u64, then: u64| now.saturating_sub(then) as f64 / 1e6;
     let pressure = after.pressure_us.zip(before.pressure_us);

@@ -68,10 +68,8 @@ impl Exposition {
 /// Labels between their braces.
 fn written(labels: &[Label<'_>]) -> String {
     let one = |(name, value): &Label<'_>| {
-        let value = value
-            .replace('\\', "\\\\")
-            .replace('"', "\\\"")
-            .replace('\n', "\\n");
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+        let value = value.replace('\n', "\\n");
         format!("{name}=\"{value}\"")
     };
     labels.iter().map(one).collect::<Vec<_>>().join(",")

@@ -37,7 +37,11 @@ const FILES: [(&str, &str); 7] = [
     ),
 ];
 
-pub(super) fn write(folder: &Path, ports: Ports) -> io::Result<()> {
+/// Writes the configuration of every program.
+///
+/// # Errors
+/// When it cannot.
+pub fn write(folder: &Path, ports: Ports) -> io::Result<()> {
     for (name, text) in FILES {
         let path = folder.join(name);
         if let Some(parent) = path.parent() {

@@ -9,12 +9,13 @@ mod files;
 mod part;
 
 pub use compose::compose;
+pub use files::write as write_files;
 pub use part::{PARTS, Part, Ports};
 
 use crate::engine;
 use engine_api::metric;
 use std::{
-    fs::{self, File},
+    fs::File,
     io,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
@@ -44,13 +45,12 @@ pub enum Started {
     Failed(String),
 }
 
-/// Starts one of the programs in `folder`, which gets its configuration, its data and its log, and waits
-/// until it answers.
+/// Starts one of the programs in `folder`, which has its configuration and gets its data and its log, and
+/// waits until it answers.
 ///
 /// # Errors
 /// When files cannot be written. What keeps the program from running is no error: see [`Started`].
 pub async fn start(part: &Part, folder: &Path, ports: Ports) -> io::Result<Started> {
-    files::write(folder, ports)?;
     let pid_file = pid_file(part, folder);
     if engine::is_running(&pid_file) {
         return Ok(Started::Before);
@@ -110,13 +110,4 @@ async fn wait_until_ready(mut child: Child, part: &Part, ports: Ports) -> Result
         tokio::time::sleep(POLL).await;
     }
     Err(format!("it did not answer within {READY_TIMEOUT:?}"))
-}
-
-/// Writes the configuration of every program.
-///
-/// # Errors
-/// When it cannot.
-pub fn write_files(folder: &Path, ports: Ports) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
-    files::write(folder, ports)
 }

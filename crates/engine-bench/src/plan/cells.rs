@@ -11,9 +11,8 @@ use crate::{
         Settings, WarmUp,
     },
 };
-use std::collections::HashSet;
-
 use bench_stats::rounds::PILOT_ROUNDS;
+use std::collections::HashSet;
 
 /// Typical of a small state on two cores; only the estimate uses it.
 const ASSUMED_GGAS_PER_SECOND: f64 = 0.5;
@@ -43,9 +42,8 @@ pub(super) fn of(settings: &Settings) -> Vec<Cell> {
     for level in &settings.levels {
         for engine in &settings.engines {
             for flags in designed(settings, engine) {
-                let name = name(settings, &engine.name, &flags, level.gas);
-                let cell = Cell {
-                    id: String::new(),
+                let mut cell = Cell {
+                    id: name(settings, &engine.name, &flags, level.gas),
                     engine: engine.name.clone(),
                     flags,
                     gas: level.gas,
@@ -54,9 +52,9 @@ pub(super) fn of(settings: &Settings) -> Vec<Cell> {
                 if settings.exclude.iter().any(|out| excludes(out, &cell)) {
                     continue;
                 }
-                let id = unique(name, |name| taken.contains(name));
-                taken.insert(id.clone());
-                cells.push(Cell { id, ..cell });
+                cell.id = unique(cell.id, |name| taken.contains(name));
+                taken.insert(cell.id.clone());
+                cells.push(cell);
             }
         }
     }
@@ -65,17 +63,12 @@ pub(super) fn of(settings: &Settings) -> Vec<Cell> {
 
 /// Whether a cell has all values of an exclusion.
 fn excludes(exclusion: &Exclusion, cell: &Cell) -> bool {
-    exclusion
-        .0
-        .iter()
-        .all(|Setting { flag, value }| match flag.as_str() {
-            "gas" => value.parse() == Ok(cell.gas),
-            "engine" => cell.engine == *value,
-            _ => cell
-                .flags
-                .iter()
-                .any(|(own, of)| own == flag && of == value),
-        })
+    let mut pairs = exclusion.0.iter();
+    pairs.all(|Setting { flag, value }| match flag.as_str() {
+        "gas" => value.parse() == Ok(cell.gas),
+        "engine" => cell.engine == *value,
+        _ => cell.flag(flag) == Some(value),
+    })
 }
 
 /// The knobs of a cell, each with its value.

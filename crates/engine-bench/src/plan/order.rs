@@ -127,7 +127,11 @@ mod tests {
 
     /// Rounds after which a design of so many cells is complete.
     fn cycle(cells: usize) -> usize {
-        if cells % 2 == 0 { cells } else { 2 * cells }
+        if cells.is_multiple_of(2) {
+            cells
+        } else {
+            2 * cells
+        }
     }
 
     /// Each cell has every place equally often, and follows every other equally often.

@@ -61,11 +61,9 @@ pub struct CellProfile {
 
 /// The profiles of a results folder; none when there are none.
 pub fn read_index(dir: &Path) -> Vec<CellProfile> {
-    let index = fs::read(dir.join(PROFILES_DIR).join(INDEX_FILE));
-    index
-        .ok()
-        .and_then(|json| serde_json::from_slice(&json).ok())
-        .unwrap_or_default()
+    let index = fs::read(dir.join(PROFILES_DIR).join(INDEX_FILE)).ok();
+    let profiles = index.and_then(|json| serde_json::from_slice(&json).ok());
+    profiles.unwrap_or_default()
 }
 
 /// Writes what [`read_index`] reads.
@@ -75,10 +73,8 @@ pub fn read_index(dir: &Path) -> Vec<CellProfile> {
 pub fn write_index(dir: &Path, profiles: &[CellProfile]) -> io::Result<()> {
     let folder = dir.join(PROFILES_DIR);
     fs::create_dir_all(&folder)?;
-    fs::write(
-        folder.join(INDEX_FILE),
-        serde_json::to_vec_pretty(profiles)?,
-    )
+    let json = serde_json::to_vec_pretty(profiles)?;
+    fs::write(folder.join(INDEX_FILE), json)
 }
 
 /// A profiler at work. Dropping it kills it.
@@ -101,12 +97,9 @@ impl Profiler {
     /// Why it cannot be used on this machine.
     pub fn missing(self) -> Option<String> {
         let program = self.program()?;
-        let asked = std::process::Command::new(program)
-            .arg("--version")
-            .output();
-        asked
-            .is_err()
-            .then(|| format!("{program} is not on the PATH"))
+        let mut asking = std::process::Command::new(program);
+        let missing = asking.arg("--version").output().is_err();
+        missing.then(|| format!("{program} is not on the PATH"))
     }
 
     /// The file of a cell's profile, below the results folder.
@@ -148,13 +141,9 @@ impl Profiler {
     pub async fn attach(self, pid: u32, file: &Path) -> io::Result<Profiling> {
         let log = file.with_extension("log");
         let output = File::create(&log)?;
-        let child = self
-            .command(pid, file)
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .kill_on_drop(true)
-            .spawn()?;
+        let mut command = self.command(pid, file);
+        command.stdin(Stdio::null()).kill_on_drop(true);
+        let child = command.stdout(output.try_clone()?).stderr(output).spawn()?;
         tokio::time::sleep(ATTACH_PAUSE).await;
         Ok(Profiling {
             child,

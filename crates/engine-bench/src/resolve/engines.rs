@@ -164,11 +164,8 @@ mod tests {
     fn engines_get_their_own_name_or_the_one_they_are_given() {
         let dir = tempfile::tempdir().unwrap();
         let geth = program(dir.path(), "geth", "geth version 1", "");
-        let typed = [
-            geth.clone(),
-            format!("old={geth}"),
-            "other=bench-reth".into(),
-        ];
+        let (old, other) = (format!("old={geth}"), "other=bench-reth".to_owned());
+        let typed = [geth.clone(), old, other];
         let found = engines(&typed, &[]).unwrap();
         let names: Vec<_> = found.iter().map(|engine| engine.name.as_str()).collect();
         assert_eq!(names, ["geth", "old", "other"]);

@@ -5,11 +5,10 @@
 //! relative to the folder of the file.
 
 use super::{
-    merge::{is_by_knob, said},
+    merge::said,
     schema::{KEYS, Shape, flag},
 };
 use crate::cli::SweepArgs;
-use clap::Parser;
 use eyre::{Report, Result, eyre};
 use std::{fs, path::Path};
 use toml::{Table, Value};
@@ -36,10 +35,9 @@ pub(super) struct Word {
 
 impl Word {
     fn new(flag: &'static str, value: &str) -> Self {
-        let knob = value.split_once('=').filter(|_| is_by_knob(flag));
         Self {
             flag,
-            knob: knob.map(|(knob, _)| knob.trim_start_matches('-').to_owned()),
+            knob: None,
             text: format!("--{flag}={value}"),
         }
     }
@@ -110,7 +108,10 @@ impl Reading<'_> {
                 };
                 let knob = |(flag, value): (&String, &Value)| {
                     let text = of(value).ok_or_else(|| self.needs(flag, needed))?;
-                    Ok::<_, Report>(Word::new(name, &format!("{flag}={text}")))
+                    Ok::<_, Report>(Word {
+                        knob: Some(flag.trim_start_matches('-').to_owned()),
+                        ..Word::new(name, &format!("{flag}={text}"))
+                    })
                 };
                 knobs.iter().map(knob).collect::<Result<_, _>>()?
             }
@@ -148,17 +149,11 @@ impl Reading<'_> {
 
     /// Has the flag judge its value, apart from all others.
     fn check(&self, word: &Word) -> Result<()> {
-        /// The flags of a sweep on their own.
-        #[derive(Parser)]
-        struct Flags {
-            #[command(flatten)]
-            _sweep: SweepArgs,
-        }
         // What a flag needs beside it is looked at when all are together.
         if word.text == format!("--{}", word.flag) {
             return Ok(());
         }
-        let parsed = Flags::try_parse_from(["sweep", &word.text]);
+        let parsed = SweepArgs::alone(&[&word.text]);
         parsed
             .map(drop)
             .map_err(|error| self.refused(&said(&error)))

@@ -15,9 +15,6 @@ use clap::{ArgMatches, CommandFactory as _, Parser as _, parser::ValueSource};
 use eyre::{Result, eyre};
 use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
-/// Flags that may be given once for each knob, which their value begins with.
-const BY_KNOB: [&str; 3] = ["axis", "set", "base"];
-
 /// Where a value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
@@ -119,11 +116,6 @@ pub(super) fn said(error: &clap::Error) -> String {
     let lines = text.lines().take_while(|line| !line.is_empty());
     let lines: Vec<&str> = lines.map(str::trim).collect();
     lines.join(" ").trim_start_matches("error: ").to_owned()
-}
-
-/// Whether a flag may be given once for each knob.
-pub(super) fn is_by_knob(flag: &str) -> bool {
-    BY_KNOB.contains(&flag)
 }
 
 #[cfg(test)]

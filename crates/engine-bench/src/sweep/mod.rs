@@ -16,7 +16,7 @@ pub(crate) use value::{flag_text, is_engine_flag};
 
 use crate::guard::GuardMode;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::{path::PathBuf, slice};
 
 /// The flag that `--chunks` is short for.
 pub const CHUNK_SIZE_FLAG: &str = "engine.multiproof-chunk-size";
@@ -123,19 +123,16 @@ impl Settings {
             return Vec::new();
         };
         let axis = self.axes.iter().find(|axis| axis.flag == MIX_AXIS);
-        axis.map_or_else(
-            || vec![mix.as_str()],
-            |axis| axis.values.iter().map(String::as_str).collect(),
-        )
+        let mixes = axis.map_or(slice::from_ref(mix), |axis| &axis.values);
+        mixes.iter().map(String::as_str).collect()
     }
 
     /// The persistence threshold of a cell: what an axis sets, or the sweep's own.
     pub fn threshold_of(&self, flags: &[(String, String)]) -> u64 {
-        let set = flags
-            .iter()
-            .find(|(flag, _)| flag == PERSISTENCE_THRESHOLD_FLAG);
-        set.and_then(|(_, value)| value.parse().ok())
-            .unwrap_or(self.persistence_threshold)
+        let mut flags = flags.iter();
+        let set = flags.find(|(flag, _)| flag == PERSISTENCE_THRESHOLD_FLAG);
+        let set = set.and_then(|(_, value)| value.parse().ok());
+        set.unwrap_or(self.persistence_threshold)
     }
 
     /// The knobs that an engine is started with in a cell of these knobs.
@@ -144,11 +141,9 @@ impl Settings {
         engine: &EngineSpec,
         cell: &[(String, String)],
     ) -> Vec<(String, String)> {
-        let common = self
-            .set
-            .iter()
-            .filter(|set| !engine.lacks.contains(&set.flag))
-            .map(|set| (set.flag.clone(), set.value.clone()));
+        let common = self.set.iter();
+        let common = common.filter(|set| !engine.lacks.contains(&set.flag));
+        let common = common.map(|set| (set.flag.clone(), set.value.clone()));
         let own = cell.iter().filter(|(knob, _)| knob != MIX_AXIS).cloned();
         common.chain(own).collect()
     }

@@ -56,11 +56,9 @@ impl Collector {
 }
 
 async fn answer(request: Request<Incoming>, kept: Kept) -> Response<Full<Bytes>> {
-    let body = Limited::new(request.into_body(), MAX_MESSAGE_BYTES)
-        .collect()
-        .await;
+    let body = Limited::new(request.into_body(), MAX_MESSAGE_BYTES);
     let mut response = Response::new(Full::default());
-    let Ok(body) = body else {
+    let Ok(body) = body.collect().await else {
         *response.status_mut() = StatusCode::PAYLOAD_TOO_LARGE;
         return response;
     };

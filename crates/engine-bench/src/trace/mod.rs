@@ -40,11 +40,9 @@ pub fn jaeger_pages(collector: &str) -> String {
 
 /// The traces of a results folder; none when there are none.
 pub fn read_index(dir: &Path) -> Vec<CellTraces> {
-    let index = fs::read(dir.join(TRACES_DIR).join(INDEX_FILE));
-    index
-        .ok()
-        .and_then(|json| serde_json::from_slice(&json).ok())
-        .unwrap_or_default()
+    let index = fs::read(dir.join(TRACES_DIR).join(INDEX_FILE)).ok();
+    let traces = index.and_then(|json| serde_json::from_slice(&json).ok());
+    traces.unwrap_or_default()
 }
 
 /// Which blocks of a cell are traced, and what is known of all of them.
