@@ -26,7 +26,7 @@ pub use adaptive::decide;
 pub use attribution::{Attribution, Count, Phase, attribute};
 pub(crate) use attribution::{GROUPS, PHASES, Row, rounded};
 pub use between::{Between, Difference, Side, between};
-pub(crate) use between::{NO_FLOOR, flatten};
+pub(crate) use between::{NO_FLOOR, flat};
 pub use blocks::Blocks;
 pub use compare::{Comparisons, compare};
 pub use curves::{Place, Response};
