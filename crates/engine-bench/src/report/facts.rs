@@ -63,9 +63,7 @@ pub(super) fn disturbed(report: &Report) -> Grid {
     let disturbed = visits.filter(|(_, visit)| !visit.facts.contaminations.is_empty());
     Columns::of(disturbed)
         .column("visit", |(number, _)| *number)
-        .column("name", |(_, visit)| {
-            format!("{}-{}", visit.round, visit.cell)
-        })
+        .column("name", |(_, of)| format!("{}-{}", of.round, of.cell))
         .column("is", |(_, visit)| visit.ended)
         .column("disturbed by", |(_, visit)| details(visit))
         .grid()

@@ -3,8 +3,7 @@
 
 use super::{
     super::{model::Report, names::Names, visits::VisitReport},
-    chart::{Axis, COLOURS, Form, GREY, Shape, draw, row, span},
-    figure::{Figure, Key},
+    chart::{Axis, COLOURS, Figure, Form, GREY, Shape, draw, row, span},
 };
 use crate::analyze::{Blocks, Level, Summary, Width};
 
@@ -166,6 +165,6 @@ pub(super) fn strips(report: &Report, level: &Level) -> Option<Figure> {
             low / 1e3,
             high / 1e3
         ),
-        key: Key::new(),
+        key: Vec::new(),
     })
 }
