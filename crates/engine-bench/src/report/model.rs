@@ -183,14 +183,6 @@ impl Report {
         cells.any(|cell| cell.execution_ggas_per_second.is_some())
     }
 
-    /// `report.json` as one line.
-    ///
-    /// # Errors
-    /// Never for a report made by [`Report::of`].
-    pub fn to_line(&self) -> Result<String, serde_json::Error> {
-        serde_json::to_string(self).map(|json| json + "\n")
-    }
-
     /// The text of `report.json`.
     ///
     /// # Errors
