@@ -117,13 +117,9 @@ fn pairs(a: &Side<'_>, b: &Side<'_>) -> Vec<(String, String)> {
 }
 
 fn ids(side: &Side<'_>) -> Vec<String> {
-    match side.cell {
-        Some(cell) => vec![cell.to_owned()],
-        None => {
-            let cells = side.outcome.plan.cells.iter();
-            cells.map(|cell| cell.id.clone()).collect()
-        }
-    }
+    let all = side.outcome.plan.cells.iter().map(|cell| &cell.id);
+    side.cell
+        .map_or_else(|| all.cloned().collect(), |cell| vec![cell.to_owned()])
 }
 
 fn floor(side: &Side<'_>) -> Option<f64> {
@@ -179,7 +175,7 @@ fn separate(
 }
 
 fn configuration(a: &Side<'_>, b: &Side<'_>) -> Vec<Difference> {
-    let (a, b) = (flat(a), flat(b));
+    let (a, b) = (settings(a), settings(b));
     let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
     let all = names.into_iter().map(|name| {
         let [a, b] = [&a, &b].map(|side| side.get(name).cloned().unwrap_or_default());
@@ -190,44 +186,36 @@ fn configuration(a: &Side<'_>, b: &Side<'_>) -> Vec<Difference> {
 }
 
 /// Every setting of a side under its full name.
-fn flat(side: &Side<'_>) -> BTreeMap<String, Value> {
+fn settings(side: &Side<'_>) -> BTreeMap<String, Value> {
     let outcome = side.outcome;
     let begun = outcome.begun.clone().unwrap_or_default();
     let cell = side.cell.and_then(|id| outcome.plan.cell(id));
-    let parts = [
-        (
-            "configuration",
-            serde_json::to_value(&outcome.plan.settings),
-        ),
-        ("machine", serde_json::to_value(&begun.environment)),
-        (
-            "engine_versions",
-            serde_json::to_value(&begun.engine_versions),
-        ),
-        (
-            "cell",
-            Ok(Value::Object(cell.map(Cell::axes).unwrap_or_default())),
-        ),
-    ];
+    flat(&serde_json::json!({
+        "configuration": outcome.plan.settings,
+        "machine": begun.environment,
+        "engine_versions": begun.engine_versions,
+        "cell": cell.map(Cell::axes).unwrap_or_default(),
+    }))
+}
+
+/// Every plain value of something under its full name, parts joined by dots. Settings are plain data: what cannot
+/// be written as JSON does not exist.
+pub(crate) fn flat(of: &impl Serialize) -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();
-    for (name, part) in parts {
-        // Settings are plain data: what cannot be written as JSON does not exist.
-        flatten(name, part.unwrap_or_default(), &mut flat);
-    }
+    flatten("", serde_json::to_value(of).unwrap_or_default(), &mut flat);
     flat
 }
 
-/// Puts every plain value under its full name, parts joined by dots.
-pub(crate) fn flatten(name: &str, value: Value, into: &mut BTreeMap<String, Value>) {
+fn flatten(prefix: &str, value: Value, into: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(fields) => fields
             .into_iter()
-            .for_each(|(field, value)| flatten(&format!("{name}.{field}"), value, into)),
-        Value::Array(items) if items.iter().any(|item| item.is_object()) => items
-            .into_iter()
-            .enumerate()
-            .for_each(|(index, item)| flatten(&format!("{name}.{index}"), item, into)),
+            .for_each(|(field, value)| flatten(&format!("{prefix}{field}."), value, into)),
+        Value::Array(items) if items.iter().any(|item| item.is_object()) => (0..)
+            .zip(items)
+            .for_each(|(index, item)| flatten(&format!("{prefix}{index}."), item, into)),
         plain => {
+            let name = prefix.trim_end_matches('.');
             into.insert(name.to_owned(), plain);
         }
     }
@@ -297,9 +285,8 @@ mod tests {
 
     #[test]
     fn settings_get_their_full_names() {
-        let mut flat = BTreeMap::new();
         let value = serde_json::json!({"a": {"b": 1}, "list": [1, 2], "rows": [{"x": null}]});
-        flatten("top", value, &mut flat);
+        let flat = flat(&serde_json::json!({ "top": value }));
         let names: Vec<&str> = flat.keys().map(String::as_str).collect();
         assert_eq!(names, ["top.a.b", "top.list", "top.rows.0.x"]);
     }

@@ -46,17 +46,13 @@ fn median_ns(passes: &[&[Sample]], block: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::sample::tests::sample;
+    use crate::analyze::made_up::pass;
 
     /// The strip of a cell, one of six, whose passes take so many microseconds a payload.
     fn found(passes: &[&[u64]]) -> Option<Blocks> {
-        let pass = |times: &&[u64]| -> Vec<Sample> {
-            let numbered = (7..).zip(*times);
-            numbered
-                .map(|(number, us)| sample(number, 1, 1_000 * us, 0))
-                .collect()
-        };
-        let passes: Vec<Vec<Sample>> = passes.iter().map(pass).collect();
+        let passes = passes.iter();
+        let passes = passes.map(|times| pass(7, times.iter().map(|us| 1_000 * us)));
+        let passes: Vec<Vec<Sample>> = passes.collect();
         blocks(&passes.iter().map(Vec::as_slice).collect::<Vec<_>>(), 6)
     }
 

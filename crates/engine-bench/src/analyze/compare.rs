@@ -179,8 +179,10 @@ impl Resampled {
     }
 
     fn interval(&self, pair: &Pair) -> Option<Interval> {
-        let left_out = |only: usize| only != pair.a && only != pair.b;
-        if self.only.is_some_and(left_out) {
+        if self
+            .only
+            .is_some_and(|only| only != pair.a && only != pair.b)
+        {
             return None;
         }
         let (a, b) = (&self.passes[pair.a], &self.passes[pair.b]);

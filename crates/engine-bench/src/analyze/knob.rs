@@ -166,16 +166,15 @@ mod tests {
 
     #[test]
     fn an_inert_cell_says_why() {
-        let inert = |batches, unsplit_batches, targets| {
+        let inert = |batches, unsplit_batches, targets: &[f64]| {
             let counts = [("batches", batches), ("unsplit_batches", unsplit_batches)];
-            let targets = [("account_targets", targets), ("storage_targets", targets)];
-            let known = targets
-                .iter()
-                .filter_map(|(name, mean)| Some((*name, (*mean)?)));
+            let known = ["account_targets", "storage_targets"]
+                .into_iter()
+                .zip(targets.iter().copied());
             reason(&work(&counts.into_iter().chain(known).collect::<Vec<_>>()))
         };
-        assert_eq!(inert(4.0, 3.0, None), "other chunk sizes gave as many jobs");
-        assert!(inert(4.0, 4.0, Some(24.0)).contains("one holds 12 targets"));
-        assert_eq!(inert(0.0, 0.0, Some(0.0)), "no batch was cut");
+        assert_eq!(inert(4.0, 3.0, &[]), "other chunk sizes gave as many jobs");
+        assert!(inert(4.0, 4.0, &[24.0; 2]).contains("one holds 12 targets"));
+        assert_eq!(inert(0.0, 0.0, &[0.0; 2]), "no batch was cut");
     }
 }

@@ -1,6 +1,6 @@
 //! Sweeps of made-up passes, for tests: everything but cells and passes is the small results folder's.
 
-use super::{Comparisons, Outcome, compare, read_outcome, summarize};
+use super::{Comparison, Comparisons, Outcome, Ratio, Verdict, compare, read_outcome, summarize};
 use crate::{
     plan::Cell,
     record::{Sample, sample::tests::sample},
@@ -73,6 +73,31 @@ impl MadeUp {
         };
         (1..=PAYLOADS).map(of_payload).collect()
     }
+}
+
+/// What is said of `x` beside `y` after three rounds that gave as much of both.
+pub(crate) fn comparison(verdict: Verdict) -> Comparison {
+    Comparison {
+        a: "x".into(),
+        b: "y".into(),
+        ratio: Ratio {
+            value: 1.0,
+            low: None,
+            high: None,
+        },
+        rounds: 3,
+        verdict,
+        relevance: None,
+        same_work: false,
+        bootstrap: None,
+    }
+}
+
+/// A pass whose blocks, from this number on, took so many nanoseconds each.
+pub(super) fn pass(first: u64, times_ns: impl IntoIterator<Item = u64>) -> Vec<Sample> {
+    let numbered = (first..).zip(times_ns);
+    let samples = numbered.map(|(number, ns)| sample(number, 1, ns, 0));
+    samples.collect()
 }
 
 /// The small results folder beside the tests.

@@ -46,34 +46,33 @@ pub fn stalls(outcome: &Outcome) -> Vec<Stall> {
 }
 
 fn stall(outcome: &Outcome, load: &Load) -> Option<Stall> {
-    let passes = outcome.visited(load).flat_map(|cell| {
-        let rounds = outcome.rounds(&cell.id);
-        rounds.map(move |(round, pass)| (cell, round, pass))
-    });
-    let passes: Vec<(&Cell, u64, &[Sample])> = passes.collect();
-    let stalled = passes.iter().filter_map(|(cell, round, pass)| {
-        let (payload, slowest) = (1..)
-            .zip(*pass)
-            .max_by_key(|(_, sample)| sample.total_ns())?;
+    let stall_of = |cell: &Cell, round, pass: &[Sample]| {
+        let numbered = (1..).zip(pass);
+        let (payload, slowest) = numbered.max_by_key(|(_, sample)| sample.total_ns())?;
         let part = slowest.total_ns() as f64 / throughput(pass).time_ns as f64;
         (part > STALLS.max(SHARES / pass.len() as f64)).then(|| Stall {
             load: load.clone(),
             cell: cell.id.clone(),
-            round: *round,
+            round,
             payload,
             block_number: slowest.block_number,
             ms: slowest.total_ns() as f64 / 1e6,
             part,
             passes: 0,
-            of: passes.len() as u64,
+            of: 0,
         })
+    };
+    let passes = outcome.visited(load).flat_map(|cell| {
+        let rounds = outcome.rounds(&cell.id);
+        rounds.map(move |(round, pass)| stall_of(cell, round, pass))
     });
-    let stalled: Vec<Stall> = stalled.collect();
-    let count = stalled.len() as u64;
-    let worst = stalled.into_iter().max_by(|a, b| a.part.total_cmp(&b.part));
-    worst.map(|worst| Stall {
-        passes: count,
-        ..worst
+    let passes: Vec<Option<Stall>> = passes.collect();
+    let stalled = passes.iter().flatten();
+    let worst = stalled.clone().max_by(|a, b| a.part.total_cmp(&b.part))?;
+    Some(Stall {
+        passes: stalled.count() as u64,
+        of: passes.len() as u64,
+        ..worst.clone()
     })
 }
 
@@ -116,46 +115,37 @@ fn of_samples<'a>(samples: impl Iterator<Item = &'a Sample>, wanted: Wanted) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{analyze::made_up::results, record::sample::tests::sample};
+    use crate::{
+        analyze::made_up::{pass, results},
+        record::sample::tests::sample,
+    };
 
     /// The stall of a level whose passes take these times.
     fn stall_of(passes: &[&[u64]]) -> Option<Stall> {
         let mut outcome = results();
         outcome.passes.clear();
-        let cell = outcome.plan.cells[0].clone();
-        let pass = |times: &&[u64]| -> Vec<Sample> {
-            let numbered = (101..).zip(*times);
-            numbered
-                .map(|(number, ms)| sample(number, 1, 1_000_000 * ms, 0))
-                .collect()
-        };
-        let rounds = (1..).zip(passes.iter().map(pass));
-        outcome.passes.insert(cell.id.clone(), rounds.collect());
+        let cell = outcome.plan.cells[0].id.clone();
+        let passes = passes.iter();
+        let passes = passes.map(|times| pass(101, times.iter().map(|ms| 1_000_000 * ms)));
+        let rounds = (1..).zip(passes);
+        outcome.passes.insert(cell, rounds.collect());
         stalls(&outcome).pop()
     }
 
     #[test]
     fn a_payload_that_takes_more_than_a_fifth_of_its_pass_is_named() {
         let even = [10; 20];
-        let with = |place: usize, ms| {
-            let mut pass = even;
-            pass[place] = ms;
-            pass
-        };
+        let with =
+            |at: usize, ms| std::array::from_fn::<_, 20, _>(|of| if of == at { ms } else { 10 });
         assert_eq!(stall_of(&[&even, &with(4, 47)]), None);
         let found = stall_of(&[&even, &with(4, 60), &with(0, 2_000)]).unwrap();
-        assert_eq!(
-            (found.round, found.payload, found.block_number),
-            (3, 1, 101)
-        );
+        let place = (found.round, found.payload, found.block_number);
+        assert_eq!(place, (3, 1, 101));
         assert_eq!((found.ms, found.passes, found.of), (2_000.0, 2, 3));
         assert!((found.part - 2_000.0 / 2_190.0).abs() < 1e-9);
         // Of four payloads each takes a fourth.
         assert_eq!(stall_of(&[&[10, 10, 10, 12]]), None);
-        assert_eq!(
-            stall_of(&[&[10, 10, 10, 40]]).map(|found| found.payload),
-            Some(4)
-        );
+        assert_eq!(stall_of(&[&[10, 10, 10, 40]]).unwrap().payload, 4);
     }
 
     #[test]

@@ -6,13 +6,13 @@ use super::{
     attribution::{Attribution, attribute},
     blocks::{Blocks, blocks},
     knob::{self, Knob},
-    outcome::{Outcome, throughput},
+    outcome::{Outcome, read_outcome, throughput},
     verdict::Ratio,
     work::Work,
 };
 use crate::{
     plan::{Cell, Visit},
-    record::{Sample, log::engine_time_source},
+    record::{RecordError, Running, Sample, log::engine_time_source},
     sweep::Settings,
 };
 use bench_stats::{
@@ -20,6 +20,7 @@ use bench_stats::{
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
+use std::path::Path;
 
 /// The engine's flag that can leave state roots unchecked, and the value that does.
 const ROOT_STRATEGY_FLAG: &str = "bench.root-strategy";
@@ -142,6 +143,26 @@ pub fn summarize(outcome: &Outcome) -> Vec<Summary> {
     found
         .map(|(cell, evidence)| one(outcome, cell, evidence))
         .collect()
+}
+
+/// What is known of each cell while a sweep is under way, as the report would say it then: of those that have a
+/// number, in the order of the plan.
+///
+/// # Errors
+/// When the results folder cannot be read.
+pub fn running(dir: &Path) -> Result<Vec<Running>, RecordError> {
+    let of = |summary: Summary| {
+        let Ratio { value, low, high } = summary.execution_ggas_per_second?.ratio;
+        Some(Running {
+            cell: summary.id,
+            visits: summary.visits,
+            ggas_per_second: value,
+            low,
+            high,
+        })
+    };
+    let summaries = summarize(&read_outcome(dir)?);
+    Ok(summaries.into_iter().filter_map(of).collect())
 }
 
 fn one(outcome: &Outcome, cell: &Cell, (knob, work): (Knob, Option<Work>)) -> Summary {

@@ -205,6 +205,7 @@ pub(super) fn about(pairs: &[Comparison], a: &str, b: &str) -> Option<Comparison
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analyze::made_up;
 
     #[test]
     fn people_and_programs_read_the_same_words() {
@@ -222,18 +223,13 @@ mod tests {
 
     fn comparison(verdict: Verdict, (value, low, high): (f64, f64, f64)) -> Comparison {
         Comparison {
-            a: "x".into(),
-            b: "y".into(),
             ratio: Ratio {
                 value,
                 low: Some(low),
                 high: Some(high),
             },
-            rounds: 3,
-            verdict,
-            relevance: None,
-            same_work: false,
             bootstrap: Some((low, value).into()),
+            ..made_up::comparison(verdict)
         }
     }
 

@@ -74,14 +74,13 @@ mod tests {
     fn intervals_narrow_and_end_as_the_report_gives_them() {
         let mut outcome = results();
         outcome.passes.clear();
-        let load = outcome.plan.loads()[0].clone();
-        let cells = outcome.plan.cells.clone();
-        let cells = cells.iter().filter(|cell| load.is_of(cell));
+        let load = &outcome.plan.loads()[0];
+        let cells: Vec<Cell> = outcome.cells(load).cloned().collect();
         for (number, cell) in (0u64..).zip(cells) {
             let noise = |round: u64| 7_919 * (31 * round + number) % 997;
             let pass = |round| vec![sample(1, 1_000_000, 1_000_000 + 20 * noise(round), 0)];
             let rounds = (1..=5).map(|round| (round, pass(round)));
-            outcome.passes.insert(cell.id.clone(), rounds.collect());
+            outcome.passes.insert(cell.id, rounds.collect());
         }
         let found = widths(&outcome);
         assert_eq!(found.len(), 1);

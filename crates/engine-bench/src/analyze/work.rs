@@ -66,12 +66,8 @@ pub(super) mod tests {
         };
         let of = |samples: &[Sample]| Work::of(&samples.iter().collect::<Vec<_>>());
         let found = of(&[with(Some(1), Some(10)), with(Some(4), Some(20))]).unwrap();
-        let expected = [
-            ("account_targets", 3.0),
-            ("jobs", 2.5),
-            ("nodes_reread", 15.0),
-            ("storage_targets", 4.0),
-        ];
+        let (targets, slots) = (("account_targets", 3.0), ("storage_targets", 4.0));
+        let expected = [targets, ("jobs", 2.5), ("nodes_reread", 15.0), slots];
         assert_eq!((&found, found.targets()), (&work(&expected), Some(7.0)));
         let partly = of(&[with(Some(1), None), with(Some(4), Some(20))]).unwrap();
         assert_eq!(partly.mean("nodes_reread"), None);

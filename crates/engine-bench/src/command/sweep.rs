@@ -238,7 +238,7 @@ fn finish(out: &Path, ending: Ending, args: &SweepArgs) -> Result<ExitCode> {
     // A table without a number says less than the causes below.
     if args.json && !args.quiet {
         // The last of the events, each a line.
-        super::print(&report.to_line()?)?;
+        super::print(&(serde_json::to_string(&report)? + "\n"))?;
     } else if !args.quiet && measured {
         report::show(&report, out, false)?;
     }

@@ -180,10 +180,8 @@ fn mark(verdict: Verdict) -> &'static str {
 pub(super) fn grids(report: &Report) -> Vec<Grid> {
     let names = Names::of(report);
     let mut settings: Vec<Vec<String>> = Vec::new();
-    let ranked = report
-        .levels
-        .iter()
-        .flat_map(|level| level.best.iter().chain(&level.beaten));
+    let ranked = report.levels.iter();
+    let ranked = ranked.flat_map(|level| level.best.iter().chain(&level.beaten));
     let ranked = ranked.filter_map(|id| report.cell(id));
     for cell in ranked.chain(&report.cells) {
         let values = names.values(cell);
@@ -240,13 +238,9 @@ pub(super) fn swept(report: &Report) -> Vec<String> {
     parts.push(size(report));
     parts.push(figures::duration(report.time_s.wall));
     let machine = &report.environment.machine;
-    let checks = report
-        .environment
-        .preflight
-        .iter()
-        .flat_map(|found| &found.checks);
-    let mut checks = checks.filter(|check| check.name == VIRTUAL_MACHINE);
-    let is_virtual = checks.any(|check| check.points > 0);
+    let checks = report.environment.preflight.iter();
+    let mut checks = checks.flat_map(|found| &found.checks);
+    let is_virtual = checks.any(|check| check.name == VIRTUAL_MACHINE && check.points > 0);
     let kind = if is_virtual { ", VM" } else { "" };
     parts.push(format!("{} × {}{kind}", machine.cpus, machine.cpu_model));
     parts.push(date(report.begun_unix_ms));

@@ -49,6 +49,9 @@ pub struct ChangeReport {
 pub struct MovedReport {
     /// The phase.
     pub key: &'static str,
+    /// What people call it.
+    #[serde(skip)]
+    label: &'static str,
     /// Milliseconds a block.
     pub ms: f64,
 }
@@ -68,13 +71,13 @@ pub(super) fn changes(outcome: &Outcome, report: &Report) -> Vec<ChangeReport> {
 }
 
 fn change(pair: &Comparison, of_a: &Attribution, of_b: &Attribution) -> ChangeReport {
-    let moved = of_a.phases.iter().map(|phase| {
-        let key = phase.key;
-        let ms = rounded(phase.ms_per_block - of_b.ms(key).unwrap_or(0.0));
-        (phase.label, MovedReport { key, ms })
+    let moved = of_a.phases.iter().map(|phase| MovedReport {
+        key: phase.key,
+        label: phase.label,
+        ms: rounded(phase.ms_per_block - of_b.ms(phase.key).unwrap_or(0.0)),
     });
-    let mut moved: Vec<(&str, MovedReport)> = moved.collect();
-    moved.sort_by(|(_, x), (_, y)| y.ms.abs().total_cmp(&x.ms.abs()));
+    let mut moved: Vec<MovedReport> = moved.collect();
+    moved.sort_by(|x, y| y.ms.abs().total_cmp(&x.ms.abs()));
     let total_ms = rounded(of_a.total_ms() - of_b.total_ms());
     // What the ratio is known to within, as time of a block.
     let ends = pair.ratio.ends().filter(|ends| figures::is_telling(*ends));
@@ -88,27 +91,25 @@ fn change(pair: &Comparison, of_a: &Attribution, of_b: &Attribution) -> ChangeRe
         a: pair.a.clone(),
         b: pair.b.clone(),
         total_ms,
-        moved: moved.into_iter().map(|(_, moved)| moved).collect(),
+        moved,
         text: parts.join("; "),
     }
 }
 
 /// How much longer a block takes, and in which phases.
-fn moved_text(moved: &[(&str, MovedReport)], total_ms: f64, whole_ms: f64, place: Place) -> String {
-    let named = moved
-        .iter()
-        .filter(|(_, moved)| moved.ms.abs() >= WORTH_A_WORD * whole_ms)
-        .take(NAMED_PHASES);
+fn moved_text(moved: &[MovedReport], total_ms: f64, whole_ms: f64, place: Place) -> String {
+    let named = moved.iter();
+    let named = named.filter(|moved| moved.ms.abs() >= WORTH_A_WORD * whole_ms);
+    let named = named.take(NAMED_PHASES);
     let is_part = |ms: f64| ms * total_ms > 0.0 && ms.abs() <= total_ms.abs();
-    let are_parts = named.clone().all(|(_, moved)| is_part(moved.ms));
-    let parts = named
-        .enumerate()
-        .map(|(index, (label, moved))| match (are_parts, index) {
-            (true, 0) => format!("{} of it {label}", place.text(moved.ms)),
-            (true, _) => format!("{} {label}", place.text(moved.ms)),
-            (false, _) => format!("{} {label}", place.signed(moved.ms)),
-        });
-    let parts: Vec<String> = parts.collect();
+    let are_parts = named.clone().all(|moved| is_part(moved.ms));
+    let part =
+        |(index, MovedReport { label, ms, .. }): (usize, &MovedReport)| match (are_parts, index) {
+            (true, 0) => format!("{} of it {label}", place.text(*ms)),
+            (true, _) => format!("{} {label}", place.text(*ms)),
+            (false, _) => format!("{} {label}", place.signed(*ms)),
+        };
+    let parts: Vec<String> = named.enumerate().map(part).collect();
     let total = format!("{} ms a block", place.signed(total_ms));
     match (parts.is_empty(), are_parts) {
         (true, _) => format!("{total}, and no phase moved"),
@@ -253,42 +254,40 @@ mod tests {
     #[test]
     fn the_phase_that_moved_is_named_first_and_no_finer_than_the_ratio() {
         let pair = |ends: Option<(f64, f64)>| Comparison {
-            a: "slow".into(),
-            b: "fast".into(),
             ratio: Ratio {
                 value: 0.7,
                 low: ends.map(|(low, _)| low),
                 high: ends.map(|(_, high)| high),
             },
-            verdict: Verdict::Slower,
-            relevance: None,
-            rounds: 3,
-            same_work: false,
-            bootstrap: None,
+            ..crate::analyze::made_up::comparison(Verdict::Slower)
         };
         let fast = attribution(1.0, 19.7, 7.0);
-        for (slow, ends, expected) in [
+        let root = "waiting for the state root";
+        for ((root_ms, rest_ms, jobs), ends, expected) in [
             (
-                attribution(9.37, 20.12, 215.2),
+                (9.37, 20.12, 215.2),
                 Some((0.67, 0.74)),
-                "+8.8 ms a block, 8.4 of it waiting for the state root, 0.4 in the rest; jobs per block 7 → 215",
+                format!(
+                    "+8.8 ms a block, 8.4 of it {root}, 0.4 in the rest; jobs per block 7 → 215"
+                ),
             ),
             (
-                attribution(9.37, 20.12, 7.1),
+                (9.37, 20.12, 7.1),
                 Some((0.5, 0.9)),
-                "+9 ms a block, 8 of it waiting for the state root, 0 in the rest",
+                format!("+9 ms a block, 8 of it {root}, 0 in the rest"),
             ),
             (
-                attribution(6.04, 18.2, 7.0),
+                (6.04, 18.2, 7.0),
                 Some((0.83, 0.87)),
-                "+3.5 ms a block: +5.0 waiting for the state root, −1.5 in the rest",
+                format!("+3.5 ms a block: +5.0 {root}, −1.5 in the rest"),
             ),
             (
-                attribution(1.11, 19.6, 7.0),
+                (1.11, 19.6, 7.0),
                 None,
-                "+0.010 ms a block, and no phase moved",
+                "+0.010 ms a block, and no phase moved".to_owned(),
             ),
         ] {
+            let slow = attribution(root_ms, rest_ms, jobs);
             let found = change(&pair(ends), &slow, &fast);
             assert_eq!(found.text, expected);
             assert_eq!(found.moved[0].key, "root_wait");

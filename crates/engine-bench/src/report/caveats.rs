@@ -126,8 +126,8 @@ impl OfLevel<'_> {
         found
     }
 
-    fn cells(&self) -> Vec<&Summary> {
-        self.names.report.cells_of(self.level).collect()
+    fn cells(&self) -> impl Iterator<Item = &Summary> {
+        self.names.report.cells_of(self.level)
     }
 
     /// One payload that took much of a pass.
@@ -155,35 +155,29 @@ impl OfLevel<'_> {
 
     /// Passes whose blocks got faster or slower while they were measured.
     fn steady(&self) -> Option<String> {
-        let cells = self.cells();
-        let tested = cells
-            .iter()
-            .filter_map(|cell| Some((*cell, cell.steady_state?)));
+        let tested = self.cells();
+        let tested = tested.filter_map(|cell| Some((cell, cell.steady_state?)));
         let tested: Vec<_> = tested.collect();
         let moved: Vec<_> = tested.iter().filter(|(_, found)| !found.steady).collect();
         let shifts = |longer: bool| {
             let shifts = moved.iter().map(|(_, found)| 100.0 * found.relative);
-            let shifts = shifts
-                .filter(|shift| (*shift > 0.0) == longer)
-                .map(f64::abs);
-            range(&shifts.collect::<Vec<_>>())
+            let shifts = shifts.filter(|shift| (*shift > 0.0) == longer);
+            range(shifts.map(f64::abs))
         };
         let (longer, shorter) = (shifts(true), shifts(false));
-        let amounts = [
-            longer.as_ref().map(|range| format!("{range} % longer")),
-            shorter.as_ref().map(|range| format!("{range} % less time")),
-        ];
-        let amounts: Vec<String> = amounts.into_iter().flatten().collect();
-        if amounts.is_empty() {
-            return None;
-        }
+        let amounts = match (longer, &shorter) {
+            (None, None) => return None,
+            (Some(longer), None) => format!("{longer} % longer"),
+            (None, Some(shorter)) => format!("{shorter} % less time"),
+            (Some(longer), Some(shorter)) => format!("{longer} % longer or {shorter} % less time"),
+        };
         let who = match moved.len() {
             _ if tested.len() == 1 => String::new(),
             all if all == tested.len() => " in any cell".to_owned(),
-            _ => format!(
-                " in {}",
-                self.names.listed(moved.iter().map(|(cell, _)| &cell.id))
-            ),
+            _ => {
+                let ids = moved.iter().map(|(cell, _)| &cell.id);
+                format!(" in {}", self.names.listed(ids))
+            }
         };
         let advice = match (shorter, self.names.report.configuration.warmup) {
             (Some(_), WarmUp::None | WarmUp::First(_)) => "give --warmup full",
@@ -192,23 +186,9 @@ impl OfLevel<'_> {
             }
         };
         Some(format!(
-            "no steady state{who}: blocks take {} late in the pass{}; {advice}",
-            amounts.join(" or "),
-            self.stalled(&moved.iter().map(|(cell, _)| *cell).collect::<Vec<_>>())
+            "no steady state{who}: blocks take {amounts} late in the pass{}; {advice}",
+            stalled(moved.iter().map(|(cell, _)| *cell))
         ))
-    }
-
-    /// How long engines say that persistence held them up, where they say so.
-    fn stalled(&self, cells: &[&Summary]) -> String {
-        let parts = cells.iter().filter_map(|cell| {
-            let of = cell.attribution.as_ref()?;
-            let stall = of.beside.iter().find(|phase| phase.key == "stall")?;
-            let part = stall.ms_per_block / of.total_ms();
-            (part >= WORTH_A_WORD).then_some(100.0 * part)
-        });
-        range(&parts.collect::<Vec<_>>()).map_or(String::new(), |range| {
-            format!(" (engines waited for persistence {range} % of the time)")
-        })
     }
 
     /// A/A controls that differ from their originals although nothing differs.
@@ -265,9 +245,8 @@ impl OfLevel<'_> {
             return (adaptive.rounds < PILOT_ROUNDS).then(|| self.ended_in_pilot(adaptive));
         };
         let is_over = self.level.best.len() > 1 && found.given_rounds == 0;
-        let half = found
-            .precision
-            .filter(|half| is_over && *half > adaptive.precision)?;
+        let wide = |half: &f64| is_over && *half > adaptive.precision;
+        let half = found.precision.filter(wide)?;
         let way = match found.wanted_rounds.saturating_sub(round) {
             0 => "of what was open, no round was likely to separate anything; --rounds makes as many as you give"
                 .to_owned(),
@@ -286,10 +265,8 @@ impl OfLevel<'_> {
 
     /// What a sweep that ended before its pilot did has left out.
     fn ended_in_pilot(&self, adaptive: &AdaptiveReport) -> String {
-        let cells = self.cells();
-        let never = cells
-            .iter()
-            .filter(|cell| cell.visits + cell.failed_visits == 0);
+        let never = self.cells();
+        let never = never.filter(|cell| cell.visits + cell.failed_visits == 0);
         let never = self.names.listed(never.map(|cell| &cell.id));
         let budget = adaptive.budget_s.filter(|_| self.names.report.complete);
         let why = budget.map_or(String::new(), |s| {
@@ -304,12 +281,24 @@ impl OfLevel<'_> {
     }
 }
 
+/// How long engines of cells say that persistence held them up, where they say so.
+fn stalled<'a>(cells: impl Iterator<Item = &'a Summary>) -> String {
+    let parts = cells.filter_map(|cell| {
+        let of = cell.attribution.as_ref()?;
+        let stall = of.beside.iter().find(|phase| phase.key == "stall")?;
+        let part = stall.ms_per_block / of.total_ms();
+        (part >= WORTH_A_WORD).then_some(100.0 * part)
+    });
+    range(parts).map_or(String::new(), |range| {
+        format!(" (engines waited for persistence {range} % of the time)")
+    })
+}
+
 /// `6 to 14`, in whole percents of at least one; nothing of nothing.
-fn range(percents: &[f64]) -> Option<String> {
-    let whole = percents
-        .iter()
-        .map(|percent| percent.round().max(1.0) as u64);
-    let (least, most) = (whole.clone().min()?, whole.max()?);
+fn range(percents: impl Iterator<Item = f64>) -> Option<String> {
+    let whole = percents.map(|percent| percent.round().max(1.0) as u64);
+    let whole: BTreeSet<u64> = whole.collect();
+    let (least, most) = (whole.first()?, whole.last()?);
     Some(match least == most {
         true => least.to_string(),
         false => format!("{least} to {most}"),
@@ -365,27 +354,28 @@ mod tests {
             (
                 [1.1, 1.2],
                 WarmUp::Full,
-                Some(format!(
-                    "no steady state in any cell: blocks take 10 to 20 % longer late in the pass; {goes_on}"
-                )),
+                Some(("any cell", "10 to 20 % longer", goes_on)),
             ),
             (
                 [1.0, 0.9],
                 WarmUp::Full,
-                Some(format!(
-                    "no steady state in 240: blocks take 10 % less time late in the pass; {goes_on}"
-                )),
+                Some(("240", "10 % less time", goes_on)),
             ),
             (
                 [1.1, 0.95],
                 WarmUp::None,
-                Some(
-                    "no steady state in any cell: blocks take 10 % longer or 5 % less time late in the pass; give \
-                     --warmup full"
-                        .to_owned(),
-                ),
+                Some((
+                    "any cell",
+                    "10 % longer or 5 % less time",
+                    "give --warmup full",
+                )),
             ),
         ] {
+            let expected = expected.map(|(who, amounts, advice)| {
+                format!(
+                    "no steady state in {who}: blocks take {amounts} late in the pass; {advice}"
+                )
+            });
             let found = said(late, 0, warmup);
             assert_eq!(found, Vec::from_iter(expected), "{late:?}");
         }

@@ -8,20 +8,17 @@ use super::{
     names::text,
     visits::VisitReport,
 };
-use crate::analyze::flatten;
+use crate::{analyze::flat, guard::Check};
 use serde::Serialize;
-use std::collections::BTreeMap;
 
 /// The machine and the engines, a line each.
 pub(super) fn machine(report: &Report) -> Vec<String> {
     let machine = &report.environment.machine;
     let engines = report.environment.engines.iter();
+    let gib = machine.memory_bytes as f64 / f64::from(1 << 30);
     let mut lines = vec![
         format!("{} × {}", machine.cpus, machine.cpu_model),
-        format!(
-            "{:.1} GiB of memory",
-            machine.memory_bytes as f64 / f64::from(1 << 30)
-        ),
+        format!("{gib:.1} GiB of memory"),
         format!("{}, {}", machine.kernel, machine.system),
         format!("engine-bench {}", machine.harness_version),
     ];
@@ -33,16 +30,14 @@ pub(super) fn machine(report: &Report) -> Vec<String> {
 pub(super) fn preflight(report: &Report) -> Grid {
     let found = report.environment.preflight.as_ref();
     let score = found.map_or(0, |found| found.score);
+    let points = |check: &Check| match check.points {
+        0 => "fine".to_owned(),
+        points => format!("-{points}"),
+    };
     Columns::of(found.iter().flat_map(|found| &found.checks))
         .column("machine", |check| check.name.clone())
         .column("found", |check| check.found.clone())
-        .column(
-            &format!("points, {score} left of 100"),
-            |check| match check.points {
-                0 => "fine".to_owned(),
-                points => format!("-{points}"),
-            },
-        )
+        .column(&format!("points, {score} left of 100"), |of| points(of))
         .column("advice", |check| check.advice.clone())
         .grid()
 }
@@ -68,9 +63,7 @@ pub(super) fn disturbed(report: &Report) -> Grid {
     let disturbed = visits.filter(|(_, visit)| !visit.facts.contaminations.is_empty());
     Columns::of(disturbed)
         .column("visit", |(number, _)| *number)
-        .column("name", |(_, visit)| {
-            format!("{}-{}", visit.round, visit.cell)
-        })
+        .column("name", |(_, of)| format!("{}-{}", of.round, of.cell))
         .column("is", |(_, visit)| visit.ended)
         .column("disturbed by", |(_, visit)| details(visit))
         .grid()
@@ -78,12 +71,9 @@ pub(super) fn disturbed(report: &Report) -> Grid {
 
 /// Every value of a part of the report under its full name.
 pub(super) fn values(part: &impl Serialize) -> Grid {
-    let mut values = BTreeMap::new();
-    let part = serde_json::to_value(part).unwrap_or_default();
-    flatten("", part, &mut values);
-    let set = values.into_iter().filter(|(_, value)| !value.is_null());
+    let set = flat(part).into_iter().filter(|(_, value)| !value.is_null());
     Columns::of(set)
-        .column("name", |(name, _)| name.trim_start_matches('.').to_owned())
+        .column("name", |(name, _)| name.clone())
         .column("value", |(_, value)| text(value))
         .grid()
 }
@@ -103,9 +93,8 @@ pub(super) fn time(report: &Report) -> String {
         ("other", time.other),
     ];
     let spent = parts.iter().filter(|(_, seconds)| *seconds >= 0.05);
-    let spent: Vec<String> = spent
-        .map(|(part, seconds)| format!("{part} {seconds:.1}"))
-        .collect();
+    let spent = spent.map(|(part, seconds)| format!("{part} {seconds:.1}"));
+    let spent: Vec<String> = spent.collect();
     format!(
         "wall {:.1} s: {}; the engine was answering payloads {:.0} % of it",
         time.wall,

@@ -145,6 +145,13 @@ impl Report {
         self.cells.iter().find(|cell| cell.id == id)
     }
 
+    /// The cell that an A/A control repeats; a cell itself.
+    pub(super) fn original<'i>(&'i self, id: &'i str) -> &'i str {
+        let mut controls = self.noise_floor.controls.iter();
+        let found = controls.find(|control| control.id == id);
+        found.map_or(id, |control| &control.of)
+    }
+
     /// The command line that began the sweep, where it was kept.
     pub(super) fn command(&self) -> Option<&str> {
         let manifest = self.environment.manifest.as_ref()?;
@@ -174,14 +181,6 @@ impl Report {
     pub fn measured_anything(&self) -> bool {
         let mut cells = self.cells.iter();
         cells.any(|cell| cell.execution_ggas_per_second.is_some())
-    }
-
-    /// `report.json` as one line.
-    ///
-    /// # Errors
-    /// Never for a report made by [`Report::of`].
-    pub fn to_line(&self) -> Result<String, serde_json::Error> {
-        serde_json::to_string(self).map(|json| json + "\n")
     }
 
     /// The text of `report.json`.

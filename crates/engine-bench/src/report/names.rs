@@ -66,11 +66,10 @@ impl<'r> Names<'r> {
 
     /// The name of the cell of that id, or of the cell that an A/A control repeats.
     pub(super) fn label_of(&self, id: &str) -> String {
-        let mut controls = self.report.noise_floor.controls.iter();
-        let original = controls.find(|control| control.id == id);
-        let (prefix, id) = original.map_or(("", id), |control| ("A/A of ", control.of.as_str()));
-        let label = self.report.cell(id).map(|cell| self.label(cell));
-        format!("{prefix}{}", label.unwrap_or_else(|| id.to_owned()))
+        let original = self.report.original(id);
+        let prefix = if original == id { "" } else { "A/A of " };
+        let label = self.report.cell(original).map(|cell| self.label(cell));
+        format!("{prefix}{}", label.unwrap_or_else(|| original.to_owned()))
     }
 
     /// The names of some cells or A/A controls, as many as a line holds.

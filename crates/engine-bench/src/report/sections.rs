@@ -12,11 +12,11 @@ use super::{
     names::{Names, listed},
 };
 use crate::{
-    analyze::{Interval, Level, LevelNoise, Measured, Quantiles, Response, Summary, Work},
+    analyze::{Comparison, Level, LevelNoise, Measured, Quantiles, Response, Summary, Work},
     figures::Place,
     profile::CellProfile,
     record::{
-        Failure, Sample,
+        Failure, LevelDecision, Sample,
         column::{Column, Unit},
     },
     trace::CellTraces,
@@ -141,10 +141,12 @@ fn knob(cell: &Summary) -> String {
 
 /// A row per pair of cells of a level.
 fn comparisons(report: &Report) -> Grid {
-    let resampled = |found: Interval| {
+    let resampled = |pair: &Comparison| {
+        let found = pair.bootstrap?;
         let [low, high] = [found.low, found.high].map(|end| 100.0 * (end - 1.0));
         let place = Place::of(0.0, Some((low, high)));
-        format!("{} to {} %", place.signed(low), place.signed(high))
+        let [low, high] = [low, high].map(|end| place.signed(end));
+        Some(format!("{low} to {high} %"))
     };
     Columns::of(&report.comparisons)
         .column("a", |pair| pair.a.clone())
@@ -152,9 +154,7 @@ fn comparisons(report: &Report) -> Grid {
         .column("a to b", |pair| difference(&pair.ratio))
         .column("a is", |pair| pair.verdict)
         .column("difference", |pair| pair.relevance.unwrap_or(NOTHING))
-        .column("resampled", |pair| {
-            or_nothing(pair.bootstrap.map(resampled))
-        })
+        .column("resampled", |pair| or_nothing(resampled(pair)))
         .grid()
 }
 
@@ -163,9 +163,7 @@ fn controls(report: &Report) -> Grid {
     Columns::of(&report.noise_floor.controls)
         .column("cell", |control| control.of.clone())
         .column("rounds", |control| control.rounds)
-        .column("its A/A control to it", |control| {
-            difference(&control.ratio)
-        })
+        .column("its A/A control to it", |of| difference(&of.ratio))
         .grid()
 }
 
@@ -226,6 +224,7 @@ fn curves(report: &Report) -> Grid {
     let levels = report.levels.iter();
     let all = levels.flat_map(|level| level.curves.iter().map(|curve| (&level.load, curve)));
     let place = |curve: &Response| Place::of(curve.optimum, curve.low.zip(curve.high));
+    let percent = |part: f64| format!("{:.1} %", 100.0 * part);
     let interval = |curve: &Response| {
         let (low, high) = curve.low.zip(curve.high)?;
         let [low, high] = [low, high].map(|end| place(curve).text(end));
@@ -240,9 +239,7 @@ fn curves(report: &Report) -> Grid {
         })
         .column("highest at", |(_, curve)| place(curve).text(curve.optimum))
         .column("interval", |(_, curve)| or_nothing(interval(curve)))
-        .column("cells off it by", |(_, curve)| {
-            format!("{:.1} %", 100.0 * curve.misfit)
-        })
+        .column("cells off it by", |(_, of)| percent(of.misfit))
         .grid()
 }
 
@@ -280,13 +277,14 @@ fn decisions(report: &Report) -> Grid {
         let levels = decision.levels.iter();
         levels.map(|level| (decision.after_round, level))
     });
-    let percent = |part: f64| format!("±{:.1} %", 100.0 * part);
+    let precision = |level: &LevelDecision| {
+        let percent = 100.0 * level.precision?;
+        Some(format!("±{percent:.1} %"))
+    };
     Columns::of(rows)
         .column("after round", |(round, _)| *round)
         .column("level", |(_, level)| level.load.to_string())
-        .column("precision", |(_, level)| {
-            or_nothing(level.precision.map(percent))
-        })
+        .column("precision", |(_, level)| or_nothing(precision(level)))
         .column("rounds wanted", |(_, level)| level.wanted_rounds)
         .column("rounds to come", |(_, level)| level.given_rounds)
         .column("left as beaten", |(_, level)| level.beaten.join(", "))
@@ -301,9 +299,7 @@ fn traces(report: &Report) -> Grid {
     Columns::of(blocks)
         .column("cell", |(cell, _)| (*cell).clone())
         .column("block", |(_, block)| block.block)
-        .column("measured ms", |(_, block)| {
-            format!("{:.2}", block.measured_ms)
-        })
+        .column("measured ms", |(_, of)| format!("{:.2}", of.measured_ms))
         .column("traced ms", |(_, block)| format!("{:.2}", block.traced_ms))
         .column("spans", |(_, block)| block.spans)
         .column("file", |(_, block)| block.file.clone())

@@ -88,11 +88,7 @@ fn paragraph(mark: &str, text: &str) -> String {
         .force_no_tty()
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(WIDTH);
-    let row: Vec<&str> = [mark, text]
-        .into_iter()
-        .filter(|part| !part.is_empty())
-        .collect();
-    table.add_row(row);
+    table.add_row([mark, text].into_iter().filter(|part| !part.is_empty()));
     for column in table.column_iter_mut() {
         column.set_padding((0, 1));
     }
@@ -116,7 +112,6 @@ pub(super) fn render(grid: &Grid) -> String {
 /// A table without blanks at the ends of its lines.
 fn lines(table: &Table) -> String {
     let text = table.to_string();
-    text.lines()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect()
+    let lines = text.lines().map(|line| format!("{}\n", line.trim_end()));
+    lines.collect()
 }

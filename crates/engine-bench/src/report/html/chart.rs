@@ -1,4 +1,4 @@
-//! Drawing: axes and shapes become an SVG that takes the page's text colour.
+//! Drawing: axes and shapes become an SVG that takes the page's text colour, in a figure with its caption.
 //!
 //! Invariant: every dot and box has a title with its figures, which browsers show on hovering.
 //! A chart is as wide as a phone, so that its text keeps its size there; wide pages put charts side
@@ -41,6 +41,36 @@ pub(super) const COLOURS: [RGBColor; 8] = [
 pub(super) const GOOD: RGBColor = RGBColor(42, 157, 92);
 /// What is there for orientation.
 pub(super) const GREY: RGBColor = RGBColor(128, 128, 128);
+
+/// A drawing.
+pub(super) struct Figure {
+    pub(super) caption: String,
+    pub(super) svg: String,
+    /// What belongs to which colour.
+    pub(super) key: Vec<(String, RGBColor)>,
+}
+
+impl Figure {
+    /// The drawing as HTML.
+    pub(super) fn html(&self) -> String {
+        let items = self.key.iter().map(|(name, RGBColor(red, green, blue))| {
+            let name = escape(name);
+            format!(
+                "<span><i style=\"background:#{red:02x}{green:02x}{blue:02x}\"></i>{name}</span>"
+            )
+        });
+        let items: String = items.collect();
+        let key = match items.as_str() {
+            "" => String::new(),
+            items => format!("<p class=\"key\">{items}</p>\n"),
+        };
+        let caption = escape(&self.caption);
+        format!(
+            "<figure>\n{key}{}\n<figcaption>{caption}</figcaption>\n</figure>",
+            self.svg
+        )
+    }
+}
 
 /// A point in the coordinates of a chart.
 pub(super) type Point = (f64, f64);

@@ -3,10 +3,9 @@
 
 use super::{
     super::{model::Report, names::Names, visits::VisitReport},
-    chart::{Axis, COLOURS, Form, GREY, Shape, draw, row, span},
-    figure::{Figure, Key},
+    chart::{Axis, COLOURS, Figure, Form, GREY, Shape, draw, row, span},
 };
-use crate::analyze::{Blocks, Level, Summary};
+use crate::analyze::{Blocks, Level, Summary, Width};
 
 const HEIGHT: u32 = 180;
 const ROW: u32 = 26;
@@ -26,21 +25,18 @@ pub(super) fn precision(report: &Report) -> Option<Figure> {
         let widths = widths.find(|widths| widths.load == level.load);
         let rounds = widths.map_or(&[][..], |widths| &widths.rounds);
         let log = |part: f64| (100.0 * part).max(LEAST).log10();
-        let points: Vec<(f64, f64)> = rounds
-            .iter()
-            .map(|width| (width.round as f64, log(width.half)))
-            .collect();
-        figures.extend(points.iter().map(|(_, width)| *width));
-        for (width, point) in rounds.iter().zip(&points) {
-            let (load, round, half) = (&level.load, width.round, 100.0 * width.half);
-            let title = format!("{load}, after round {round}: ±{half:.2} %");
-            shapes.push(Shape::new(Form::Dot(*point), colour, title));
-            last = last.max(width.round);
+        let (load, mut points) = (&level.load, Vec::new());
+        for Width { round, half } in rounds {
+            let at = (*round as f64, log(*half));
+            let title = format!("{load}, after round {round}: ±{:.2} %", 100.0 * half);
+            shapes.push(Shape::new(Form::Dot(at), colour, title));
+            points.push(at);
+            figures.push(at.1);
+            last = last.max(*round);
         }
         shapes.push(Shape::new(Form::Line(points), colour, ""));
         for (round, gap) in gaps(report, level) {
-            let (load, percent) = (&level.load, 100.0 * gap);
-            let title = format!("{load}, round {round}: A/A control {percent:+.2} %");
+            let title = format!("{load}, round {round}: A/A control {:+.2} %", 100.0 * gap);
             let gap = log(gap.abs());
             shapes.push(Shape::new(Form::Ring((round as f64, gap)), colour, title));
             figures.push(gap);
@@ -87,13 +83,6 @@ fn minutes(visit: &VisitReport) -> f64 {
     visit.begun_s / 60.0
 }
 
-/// The cell that an A/A control repeats; a cell itself.
-fn original<'a>(report: &'a Report, id: &'a str) -> &'a str {
-    let mut controls = report.noise_floor.controls.iter();
-    let found = controls.find(|found| found.id == id);
-    found.map_or(id, |found| &found.of)
-}
-
 fn title(index: usize, visit: &VisitReport) -> String {
     let relative = visit.relative.map_or(String::new(), |relative| {
         format!(", {:+.2} % against its cell", 100.0 * relative)
@@ -111,11 +100,9 @@ fn title(index: usize, visit: &VisitReport) -> String {
 /// How visits went against the mean of their cell, over time; levels by colour.
 pub(super) fn drift(report: &Report) -> Option<Figure> {
     let level_of = |visit: &VisitReport| {
-        let id = original(report, &visit.cell);
-        report
-            .levels
-            .iter()
-            .position(|level| report.is_of(level, id))
+        let id = report.original(&visit.cell);
+        let mut levels = report.levels.iter();
+        levels.position(|level| report.is_of(level, id))
     };
     let known = || shown(report).filter_map(|(index, visit)| Some((index, visit, visit.relative?)));
     known().find(|(_, visit, _)| visit.round > 1)?;
@@ -178,6 +165,6 @@ pub(super) fn strips(report: &Report, level: &Level) -> Option<Figure> {
             low / 1e3,
             high / 1e3
         ),
-        key: Key::new(),
+        key: Vec::new(),
     })
 }

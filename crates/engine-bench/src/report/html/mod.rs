@@ -6,7 +6,6 @@
 
 mod chart;
 mod course;
-mod figure;
 mod overview;
 
 use super::{
@@ -16,7 +15,7 @@ use super::{
     model::Report,
     sections::{self, Section},
 };
-use figure::Figure;
+use chart::Figure;
 use std::fmt::Write as _;
 
 const STYLE: &str = include_str!("style.css");
@@ -143,10 +142,8 @@ impl Page {
     /// A table whose fields carry their column's name, for screens that are too narrow for a row.
     fn table(&mut self, class: &str, grid: &Grid) {
         let header: Vec<String> = grid.header.iter().map(|name| escape(name)).collect();
-        let head: String = header
-            .iter()
-            .map(|name| format!("<th>{name}</th>"))
-            .collect();
+        let head = header.iter().map(|name| format!("<th>{name}</th>"));
+        let head: String = head.collect();
         self.push(&format!(
             "<table class=\"{class}\"><thead><tr>{head}</tr></thead><tbody>"
         ));
@@ -159,13 +156,10 @@ impl Page {
 
     fn list(&mut self, class: &str, lines: &[String]) {
         // A figure and its unit stay together.
-        let items = lines
-            .iter()
-            .map(|line| format!("<li>{}</li>", escape(line).replace(" %", "\u{a0}%")));
-        self.push(&format!(
-            "<ul class=\"{class}\">{}</ul>",
-            items.collect::<String>()
-        ));
+        let text = |line: &String| escape(line).replace(" %", "\u{a0}%");
+        let items = lines.iter().map(|line| format!("<li>{}</li>", text(line)));
+        let items: String = items.collect();
+        self.push(&format!("<ul class=\"{class}\">{items}</ul>"));
     }
 }
 

@@ -10,8 +10,7 @@ use super::{
         model::Report,
         names::Names,
     },
-    chart::{Axis, COLOURS, Form, GREY, Point, Shape, draw, row, span},
-    figure::Figure,
+    chart::{Axis, COLOURS, Figure, Form, GREY, Point, Shape, draw, row, span},
 };
 use crate::{
     analyze::{GROUPS, Level, Summary},
