@@ -22,32 +22,22 @@ const WORTH_A_WORD: f64 = 0.01;
 
 /// Every caveat of a report, a sentence each.
 pub(super) fn of(report: &Report) -> Vec<String> {
-    let names = Names::of(report);
+    let names = &Names::of(report);
+    let incomplete =
+        "incomplete: not every visit was made, or not everything is as it was measured";
+    let incomplete = (!report.complete).then(|| incomplete.to_owned());
+    let first = incomplete.into_iter().chain(report.guard.warnings());
+    let of_levels = report.levels.iter().flat_map(|level| {
+        let found = OfLevel { names, level }.all().into_iter();
+        found.map(|text| (Some(&level.load), text))
+    });
+    let last = [unchecked(names), attribution::doubted(names)];
     let mut caveats = Caveats::default();
-    if !report.complete {
-        caveats.add(
-            None,
-            "incomplete: not every visit was made, or not everything is as it was measured"
-                .to_owned(),
-        );
-    }
-    for text in report.guard.warnings() {
-        caveats.add(None, text);
-    }
-    for level in &report.levels {
-        for text in (OfLevel {
-            names: &names,
-            level,
-        })
-        .all()
-        {
-            caveats.add(Some(&level.load), text);
-        }
-    }
-    let others = [unchecked(&names), attribution::doubted(&names)];
-    for text in others.into_iter().flatten() {
-        caveats.add(None, text);
-    }
+    first.for_each(|text| caveats.add(None, text));
+    of_levels.for_each(|(level, text)| caveats.add(level, text));
+    last.into_iter()
+        .flatten()
+        .for_each(|text| caveats.add(None, text));
     caveats.told(report.levels.len())
 }
 
@@ -101,10 +91,12 @@ impl OfLevel<'_> {
                 names::option_of(&edge.axis)
             ));
         }
-        found.extend(level.lost_baseline.as_ref().map(|lost| {
+        if let Some(lost) = &level.lost_baseline {
             let lost = self.names.label_of(lost);
-            format!("the baseline {lost} gave no number, so the highest stands in for it")
-        }));
+            found.push(format!(
+                "the baseline {lost} gave no number, so the highest stands in for it"
+            ));
+        }
         if level.inert {
             found.push(
                 "the chunk size changed nothing that the engine counts: cells that differ in it alone did the \
