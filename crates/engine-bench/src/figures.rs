@@ -40,11 +40,16 @@ impl Place {
 
     /// The figure, with a proper minus.
     pub(crate) fn text(self, figure: f64) -> String {
-        let unit = 10f64.powi(self.0);
-        // Adding nothing makes a zero positive.
-        let rounded = (figure / unit).round() * unit + 0.0;
+        let rounded = self.round(figure);
         let decimals = usize::try_from(-self.0).unwrap_or(0);
         format!("{rounded:.decimals$}").replace('-', "−")
+    }
+
+    /// What the digits down to this place say.
+    pub(crate) fn round(self, figure: f64) -> f64 {
+        let unit = 10f64.powi(self.0);
+        // Adding nothing makes a zero positive.
+        (figure / unit).round() * unit + 0.0
     }
 
     /// The same with its sign in any case.

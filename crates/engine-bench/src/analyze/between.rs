@@ -10,7 +10,7 @@ use super::{
     noise::NoiseFloor,
     outcome::Outcome,
     summarize,
-    verdict::{Comparison, Verdict, relevance},
+    verdict::{Comparison, Verdict},
 };
 use crate::plan::Cell;
 use alloy_primitives::B256;
@@ -166,7 +166,7 @@ fn separate(
                 true => Verdict::of(found.judgement),
                 false => Verdict::OtherPayloads,
             },
-            relevance: found.judgement.ok().map(|found| relevance(found.relevance)),
+            relevance: found.judgement.ok().map(|found| found.relevance),
             same_work: false,
             bootstrap: None,
         })

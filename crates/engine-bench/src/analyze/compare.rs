@@ -10,7 +10,7 @@ use super::{
     noise::NoiseFloor,
     outcome::Outcome,
     summary::Summary,
-    verdict::{Comparison, Interval, Verdict, about, relevance},
+    verdict::{Comparison, Interval, Verdict, about},
 };
 use crate::{
     plan::{Load, Plan},
@@ -132,7 +132,7 @@ impl Group<'_> {
             ratio: pair.ratio.into(),
             rounds: pair.rounds as u64,
             verdict: Verdict::of(pair.judgement),
-            relevance: pair.relevance().map(relevance),
+            relevance: pair.relevance(),
             same_work: knob::same_work(a, b) == Some(true),
             bootstrap,
         }

@@ -36,6 +36,7 @@ pub(crate) use outcome::throughput;
 pub use outcome::{Outcome, read_outcome, verify_passes};
 pub use slowest::{Stall, choose, stalls};
 pub use summary::{Measured, Quantiles, Round, SteadyState, Summary, running, summarize};
+pub(crate) use verdict::in_a_word;
 pub use verdict::{Comparison, Interval, Ratio, Verdict};
 pub use widths::{Width, Widths, widths};
 pub use work::Work;

@@ -4,7 +4,7 @@
 //! people and programs get alike.
 
 use bench_stats::{Estimate, Judgement, Relevance, Undecided};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::fmt;
 
 /// What a comparison says of its first cell, or why it says nothing.
@@ -65,7 +65,8 @@ pub struct Comparison {
     pub verdict: Verdict,
     /// Whether the difference matters: `relevant`, where the whole interval is beyond what does, `irrelevant`,
     /// where it is within, or `open`; null without a verdict.
-    pub relevance: Option<&'static str>,
+    #[serde(serialize_with = "relevance_word")]
+    pub relevance: Option<Relevance>,
     /// Whether the two differ in the chunk size alone and the engine counted the same work in both. It may
     /// explain why they do not differ, and takes nothing from a verdict.
     pub same_work: bool,
@@ -111,8 +112,12 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// How a difference compares with what matters, in a word.
-pub(super) fn relevance(found: Relevance) -> &'static str {
+fn relevance_word<S: Serializer>(found: &Option<Relevance>, to: S) -> Result<S::Ok, S::Error> {
+    found.map(in_a_word).serialize(to)
+}
+
+/// How a difference compares with what matters.
+pub(crate) fn in_a_word(found: Relevance) -> &'static str {
     match found {
         Relevance::Relevant => "relevant",
         Relevance::Irrelevant => "irrelevant",

@@ -44,7 +44,7 @@ pub(crate) fn failed<'a>(action: &'a str, path: &'a Path) -> impl Fn(io::Error) 
 /// When there is none or its path cannot be made absolute.
 pub fn directory(asked: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = asked {
-        return std::path::absolute(path).map_err(failed("precision", path));
+        return std::path::absolute(path).map_err(failed("resolve", path));
     }
     let Ok(strategy) = etcetera::choose_base_strategy() else {
         bail!(

@@ -1,6 +1,6 @@
 //! What is known of a column of samples: its name, its unit, who tells it, and what a cell makes of it.
 //!
-//! A kind of measurement declares its samples once, by [`columns`]: the type of a sample and the table of its
+//! A kind of measurement declares its samples once, by `columns!`: the type of a sample and the table of its
 //! columns, from which follow the file, the parser of engines' logs, the means of a cell and the rows of
 //! reports.
 

@@ -100,8 +100,10 @@ fn change(pair: &Comparison, of_a: &Attribution, of_b: &Attribution) -> ChangeRe
 fn moved_text(moved: &[MovedReport], total_ms: f64, whole_ms: f64, place: Place) -> String {
     let named = moved.iter();
     let named = named.filter(|moved| moved.ms.abs() >= WORTH_A_WORD * whole_ms);
+    let named = named.filter(|moved| place.round(moved.ms) != 0.0);
     let named = named.take(NAMED_PHASES);
-    let is_part = |ms: f64| ms * total_ms > 0.0 && ms.abs() <= total_ms.abs();
+    let is_part =
+        |ms: f64| ms * total_ms > 0.0 && place.round(ms).abs() <= place.round(total_ms).abs();
     let are_parts = named.clone().all(|moved| is_part(moved.ms));
     let part =
         |(index, MovedReport { label, ms, .. }): (usize, &MovedReport)| match (are_parts, index) {
@@ -274,7 +276,12 @@ mod tests {
             (
                 (9.37, 20.12, 7.1),
                 Some((0.5, 0.9)),
-                format!("+9 ms a block, 8 of it {root}, 0 in the rest"),
+                format!("+9 ms a block, 8 of it {root}"),
+            ),
+            (
+                (9.37, 19.6, 7.1),
+                Some((0.5, 0.9)),
+                format!("+8 ms a block, 8 of it {root}"),
             ),
             (
                 (6.04, 18.2, 7.0),

@@ -315,13 +315,21 @@ fn unchecked(names: &Names<'_>) -> Option<String> {
 mod tests {
     use super::*;
     use crate::{
-        analyze::made_up::{MadeUp, sweep},
-        record::sample::tests::sample,
+        analyze::{
+            Outcome,
+            made_up::{MadeUp, sweep},
+        },
+        record::{PassMetrics, sample::tests::sample},
     };
+    use engine_api::metric::{self, Metric};
 
     /// What is said of two cells whose payloads take `late` times as long in the second half of a pass, which
     /// has `stall` more milliseconds at its third payload.
     fn said(late: [f64; 2], stall: u64, warmup: WarmUp) -> Vec<String> {
+        Report::of(&outcome(late, stall, warmup)).warnings
+    }
+
+    fn outcome(late: [f64; 2], stall: u64, warmup: WarmUp) -> Outcome {
         let mut outcome = sweep(&["60", "240"].map(|chunk| MadeUp::chunk(chunk, &[])));
         outcome.history.plan.settings.warmup = warmup;
         for (cell, late) in outcome.plan.cells.clone().iter().zip(late) {
@@ -334,7 +342,7 @@ mod tests {
             let rounds = [(1, pass.collect())];
             outcome.passes.insert(cell.id.clone(), rounds.into());
         }
-        Report::of(&outcome).warnings
+        outcome
     }
 
     #[test]
@@ -371,6 +379,25 @@ mod tests {
             let found = said(late, 0, warmup);
             assert_eq!(found, Vec::from_iter(expected), "{late:?}");
         }
+    }
+
+    #[test]
+    fn a_pass_that_waited_for_persistence_says_how_long() {
+        let mut outcome = outcome([1.1, 1.2], 0, WarmUp::Full);
+        for (cell, waited_s) in outcome.plan.cells.clone().iter().zip([0.042, 0.088]) {
+            let exported = |grown: f64| {
+                let sum = |Metric { name, .. }: Metric, s: f64| {
+                    format!("{name}_sum {}\n{name}_count 1\n", grown * s)
+                };
+                sum(metric::NEW_PAYLOAD_LATENCY, 0.4) + &sum(metric::BACKPRESSURE, waited_s)
+            };
+            let metrics = PassMetrics::parse(&exported(1.0), &exported(2.0));
+            let rounds = [(1, metrics)];
+            outcome.metrics.insert(cell.id.clone(), rounds.into());
+        }
+        let found = Report::of(&outcome).warnings.concat();
+        let expected = "late in the pass (engines waited for persistence 10 to 20 % of the time); ";
+        assert!(found.contains(expected), "{found}");
     }
 
     #[test]

@@ -12,7 +12,9 @@ use super::{
     names::{Names, listed},
 };
 use crate::{
-    analyze::{Comparison, Level, LevelNoise, Measured, Quantiles, Response, Summary, Work},
+    analyze::{
+        Comparison, Level, LevelNoise, Measured, Quantiles, Response, Summary, Work, in_a_word,
+    },
     figures::Place,
     profile::CellProfile,
     record::{
@@ -153,7 +155,9 @@ fn comparisons(report: &Report) -> Grid {
         .column("b", |pair| pair.b.clone())
         .column("a to b", |pair| difference(&pair.ratio))
         .column("a is", |pair| pair.verdict)
-        .column("difference", |pair| pair.relevance.unwrap_or(NOTHING))
+        .column("difference", |pair| {
+            pair.relevance.map_or(NOTHING, in_a_word)
+        })
         .column("resampled", |pair| or_nothing(resampled(pair)))
         .grid()
 }
