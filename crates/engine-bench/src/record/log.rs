@@ -1,7 +1,7 @@
 //! What an engine's log says about each block: its own time, and how the state root was made.
 //!
-//! The lines are reth's (v1.11 and 2.x): `State root task finished` or `State root job finished`,
-//! then `Block added to canonical chain`. bench-reth adds counters to the first. geth's is `Imported
+//! The lines are reth's (v1.11 and 2.x): `State root task finished`, `State root job finished` or `Regular
+//! root task finished`, then `Block added to canonical chain`. bench-reth adds counters to the first. geth's is `Imported
 //! new potential chain segment`, of one block each when blocks come through the Engine API.
 //!
 //! Invariant: an unknown or damaged line is passed over; it never stops a report.
@@ -14,12 +14,18 @@ use crate::sweep::EngineKind;
 use alloy_primitives::B256;
 use std::{
     collections::HashMap,
+    fmt,
     fs::File,
     io::{self, BufRead as _, BufReader},
     path::Path,
 };
 
-const ROOT_MESSAGES: [&str; 2] = ["State root task finished", "State root job finished"];
+/// The last is what reth 1.11 to 2.2 says where it runs no root task, as on fewer than five CPUs.
+const ROOT_MESSAGES: [&str; 3] = [
+    "State root task finished",
+    "State root job finished",
+    "Regular root task finished",
+];
 const BLOCK_MESSAGE: &str = "Block added to canonical chain";
 const GETH_BLOCK_MESSAGE: &str = "Imported new potential chain segment";
 
@@ -36,27 +42,93 @@ pub fn engine_time_source(kind: EngineKind) -> &'static str {
 /// What a log says about one block: columns and their values.
 pub type BlockFacts = Vec<(&'static Column<Sample>, u64)>;
 
-/// Reads an engine's log into facts by block hash.
+/// What a log says about a pass.
+#[derive(Debug, Default)]
+pub struct EngineLog {
+    /// By block hash.
+    pub blocks: HashMap<B256, BlockFacts>,
+    /// That the engine gave up on what it was asked to do, if it did.
+    pub fallback: Option<Fallback>,
+}
+
+/// An engine's own word that it left the path that was to be measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fallback {
+    /// The first line that says so.
+    pub line: String,
+    /// How many lines say so.
+    pub lines: u64,
+    /// What helps against it.
+    pub advice: &'static str,
+}
+
+impl fmt::Display for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            line,
+            lines,
+            advice,
+        } = self;
+        write!(
+            f,
+            "the engine left the path that was to be measured, {lines} times in this pass; {advice}\n{line}"
+        )
+    }
+}
+
+const ROOT_TASK_ADVICE: &str = "give its state-root task more time (--set \
+    engine.state-root-task-timeout=60s, where it has the flag), or look for what makes the task slow";
+const SERIAL_ROOT_ADVICE: &str =
+    "it computed state roots serially: look into its log for why, and report it to its authors";
+
+/// What reth (v1.10 to 2.5) says when it leaves the path that was to be measured, and what helps. A pass with such
+/// a line is a measurement of something else.
+const FALLBACKS: [(&str, &str); 5] = [
+    ("State root task timed out", ROOT_TASK_ADVICE),
+    ("State root task dropped", SERIAL_ROOT_ADVICE),
+    (
+        "State root task returned incorrect state root",
+        SERIAL_ROOT_ADVICE,
+    ),
+    (
+        "Failed to compute state root in parallel",
+        SERIAL_ROOT_ADVICE,
+    ),
+    (
+        "Preparing stage",
+        "its pipeline ran, as after an unwind that was cut short: give a datadir that is whole, or --reset copy",
+    ),
+];
+
+/// Reads what an engine's log says about blocks, and about leaving the path that was to be measured.
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn read_log(path: &Path) -> io::Result<HashMap<B256, BlockFacts>> {
-    let (mut facts, mut root) = (HashMap::new(), BlockFacts::new());
+pub fn read_log(path: &Path) -> io::Result<EngineLog> {
+    let (mut log, mut root) = (EngineLog::default(), BlockFacts::new());
     for line in BufReader::new(File::open(path)?).split(b'\n') {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
-        if ROOT_MESSAGES.iter().any(|message| line.contains(message)) {
+        let mut fallbacks = FALLBACKS.iter();
+        if let Some((_, advice)) = fallbacks.find(|(message, _)| line.contains(message)) {
+            let first = || Fallback {
+                line: line.trim().to_owned(),
+                lines: 0,
+                advice,
+            };
+            log.fallback.get_or_insert_with(first).lines += 1;
+        } else if ROOT_MESSAGES.iter().any(|message| line.contains(message)) {
             root = told(Line::Root, &line);
         } else if line.contains(BLOCK_MESSAGE) || line.contains(GETH_BLOCK_MESSAGE) {
             // The root's line names no block: it is that of the next block that is added.
             let mut block = std::mem::take(&mut root);
             block.append(&mut told(Line::Block, &line));
             if let Some(hash) = field(&line, "hash").and_then(|hash| hash.parse().ok()) {
-                facts.insert(hash, block);
+                log.blocks.insert(hash, block);
             }
         }
     }
-    Ok(facts)
+    Ok(log)
 }
 
 /// Adds what the log says to the samples of a pass.
@@ -139,7 +211,9 @@ mgas=24.53 elapsed=300.093ms mgasps=81.7 triediffs=\"1.57 MiB\"
             ..sample(number, 1, 2, 3)
         };
         let mut samples = [3, 4, 5, 6].map(unknown);
-        join(&mut samples, &read_log(&path).unwrap());
+        let log = read_log(&path).unwrap();
+        join(&mut samples, &log.blocks);
+        assert_eq!(log.fallback, None);
         let told = |sample: &Sample| {
             let columns = Sample::COLUMNS.iter();
             let of_log = columns.filter(|column| matches!(column.about.source, Source::Log(..)));
@@ -154,6 +228,43 @@ mgas=24.53 elapsed=300.093ms mgasps=81.7 triediffs=\"1.57 MiB\"
         let expected = [third, fourth, "", "engine_ns=300093000"];
         assert_eq!(samples.each_ref().map(told), expected);
         assert_eq!(samples[2], unknown(5));
+    }
+
+    #[test]
+    fn an_engine_that_left_the_path_says_how_often() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("engine.log");
+        for (message, advised) in [
+            (
+                "State root task timed out, spawning sequential fallback timeout=1s",
+                "timeout=60s",
+            ),
+            (
+                "State root task timed out, racing serial fallback timeout=1s",
+                "timeout=60s",
+            ),
+            (
+                "State root task returned incorrect state root state_root=0x01",
+                "serially",
+            ),
+            (
+                "State root task dropped, waiting for sequential fallback",
+                "serially",
+            ),
+            ("Failed to compute state root in parallel", "serially"),
+            (
+                "Preparing stage pipeline_stages=1/12 stage=Headers",
+                "--reset copy",
+            ),
+        ] {
+            let line = format!("2026-11-21T03:00:00Z  WARN {message}");
+            std::fs::write(&path, format!("{LOG}{line}\n{LOG}{line}\n")).unwrap();
+            let log = read_log(&path).unwrap();
+            let fallback = log.fallback.unwrap();
+            assert_eq!((&*fallback.line, fallback.lines), (&*line, 2));
+            assert!(fallback.advice.contains(advised), "{fallback}");
+            assert_eq!(log.blocks.len(), 3);
+        }
     }
 
     proptest! {

@@ -42,7 +42,7 @@ columns! {
         /// The engine's own time for the block.
         engine_ns: Option<u64> = About {
             source: Source::Log(Line::Block, "elapsed"),
-            metric: Some(metric::VALIDATION),
+            metric: Some(metric::INSERT),
             ..CLOCK
         };
         /// Gas the block may use.
