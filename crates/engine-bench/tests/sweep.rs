@@ -5,6 +5,7 @@
 
 mod feasible;
 mod interleaved;
+mod upstream;
 
 use clap::Parser as _;
 use engine_bench::{
@@ -168,7 +169,7 @@ impl Fixture {
     /// The one failure of a sweep of one cell, and that nothing was measured or left running.
     fn failure(&self, flags: &str) -> (String, String) {
         let report = self.sweep(flags);
-        assert!(!report.measured_anything());
+        assert!(!report.measured_anything(), "{:?}", report.failures);
         assert!(
             !self.path("cache/work/engine.pid").exists(),
             "an engine was left behind"

@@ -40,6 +40,12 @@ pub(crate) trait Adapter {
         None
     }
 
+    /// The commands that make a datadir with the state of a genesis file, one after the other.
+    ///
+    /// # Errors
+    /// When a file that they need cannot be written.
+    fn init(&self, engine: &EngineSpec, datadir: &Path, genesis: &Path) -> Result<Vec<Command>>;
+
     /// Whether an answer of `eth_syncing` means that blocks are being fetched.
     fn is_syncing(&self, answer: &Value) -> bool {
         *answer != Value::Bool(false)

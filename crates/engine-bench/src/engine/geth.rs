@@ -69,6 +69,16 @@ impl Adapter for Geth {
         Ok(command)
     }
 
+    /// The database is written, then compacted, so that no pass begins with what the writing left to do.
+    fn init(&self, engine: &EngineSpec, datadir: &Path, genesis: &Path) -> Result<Vec<Command>> {
+        let mut init = variables::command(&engine.program);
+        init.args(["init", "--state.scheme=path", "--datadir"]);
+        init.arg(datadir).arg(genesis);
+        let mut compact = variables::command(&engine.program);
+        compact.args(["db", "compact", "--datadir"]).arg(datadir);
+        Ok(vec![init, compact])
+    }
+
     /// geth answers with an object for as long as any index is behind the head, at block 0 for ever:
     /// only blocks that it knows of and does not have count.
     fn is_syncing(&self, answer: &Value) -> bool {
@@ -86,17 +96,6 @@ impl Adapter for Geth {
 /// Whether a datadir is one of geth's.
 pub fn is_geth_datadir(datadir: &Path) -> bool {
     datadir.join(DATABASE).is_dir()
-}
-
-/// The commands that make a datadir from a genesis file: the database is written, then compacted, so
-/// that no pass begins with what the writing left to do.
-pub fn geth_init_commands(engine: &EngineSpec, datadir: &Path, genesis: &Path) -> [Command; 2] {
-    let mut init = variables::command(&engine.program);
-    init.args(["init", "--state.scheme=path", "--datadir"]);
-    init.arg(datadir).arg(genesis);
-    let mut compact = variables::command(&engine.program);
-    compact.args(["db", "compact", "--datadir"]).arg(datadir);
-    [init, compact]
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ mod variables;
 
 pub(crate) use adapter::of as adapter_of;
 pub use command::{Endpoints, Launch};
-pub use geth::{geth_init_commands, is_geth_datadir};
+pub use geth::is_geth_datadir;
 pub(crate) use help::{defaults, help, names_flag};
 pub use leftover::{is_running, note_running, stop_leftover, stop_leftovers};
 pub(crate) use process::output_of;

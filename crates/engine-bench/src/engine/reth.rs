@@ -9,7 +9,7 @@ use super::{
 };
 use crate::sweep::{EngineKind, EngineSpec, Settings};
 use eyre::Result;
-use std::{ffi::OsString, path::Path, process::Command};
+use std::{ffi::OsString, fs, path::Path, process::Command};
 
 /// Chain file of a datadir that bench-reth made.
 const CHAIN_FILE: &str = "chain.json";
@@ -100,6 +100,16 @@ impl Adapter for Reth {
             .args(["db", "stats", "--json"])
             .args(datadir_flags(datadir));
         Some(command)
+    }
+
+    /// The genesis stays in the datadir: the node is to be of the same chain whenever it is started.
+    fn init(&self, engine: &EngineSpec, datadir: &Path, genesis: &Path) -> Result<Vec<Command>> {
+        let chain = datadir.join(CHAIN_FILE);
+        fs::copy(genesis, &chain).map_err(super::failed("write", &chain))?;
+        let mut init = variables::command(&engine.program);
+        init.arg("init").args(datadir_flags(datadir));
+        init.args(["--log.file.max-files=0", "--color=never"]);
+        Ok(vec![init])
     }
 }
 

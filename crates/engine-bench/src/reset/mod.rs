@@ -53,6 +53,11 @@ impl Workspace {
         engine::run_tool(command, log, &self.pid_file).await
     }
 
+    /// Whether the datadir is the only one there is.
+    pub fn is_in_place(&self) -> bool {
+        self.datadir == self.pristine.path
+    }
+
     /// The command that brings the datadir back to block `target`.
     ///
     /// # Errors

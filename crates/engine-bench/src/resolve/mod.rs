@@ -19,9 +19,8 @@ use crate::{
     guard::GuardMode,
     plan,
     sweep::{
-        Adaptive, Axis, BaseSource, CHUNK_SIZE_FLAG, DEFAULT_MIN_EFFECT, Design, EngineKind,
-        EngineSpec, Gas, Level, MIX_AXIS, Order, PayloadSource, ResetMethod, Setting, Settings,
-        default_count,
+        Adaptive, Axis, BaseSource, CHUNK_SIZE_FLAG, DEFAULT_MIN_EFFECT, Design, EngineSpec, Gas,
+        Level, MIX_AXIS, Order, PayloadSource, ResetMethod, Setting, Settings, default_count,
     },
 };
 use engines::engines;
@@ -173,14 +172,7 @@ fn payloads(args: &SweepArgs) -> Result<PayloadSource> {
 
 fn check_bases(engines: &[EngineSpec], base: &BaseSource, args: &SweepArgs) -> Result<()> {
     let BaseSource::Datadir { in_place, .. } = base else {
-        let mut engines = engines.iter();
-        return match engines.find(|engine| engine.kind == EngineKind::Reth) {
-            None => Ok(()),
-            Some(EngineSpec { name, .. }) => bail!(
-                "--engine `{name}` cannot read the generated state, which is bench-reth's; give a datadir of its \
-                 own and payloads with --datadir and --payloads"
-            ),
-        };
+        return Ok(());
     };
     let stuck = engines.iter().find(|engine| !engine.kind.can_unwind());
     let conflict = match (stuck, engines.len()) {

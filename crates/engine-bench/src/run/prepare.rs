@@ -168,7 +168,7 @@ impl Preparing<'_> {
         let PayloadSource::Generated { .. } = &self.settings.payloads else {
             return Ok(None);
         };
-        let builds = |workspace: &&Workspace| workspace.engine.kind != EngineKind::Geth;
+        let builds = |workspace: &&Workspace| workspace.engine.kind == EngineKind::BenchReth;
         if let Some(workspace) = workspaces.iter().find(builds) {
             return Ok(Some(workspace.clone()));
         }

@@ -11,7 +11,7 @@ use crate::{
     guard,
     payload::{self, PayloadStore, Recipe},
     reset::Workspace,
-    sweep::{BaseSource, Gas, Level, PayloadSource, Settings},
+    sweep::{BaseSource, Gas, Level, PayloadSource, ResetMethod, Settings},
 };
 use alloy_primitives::B256;
 use engine_api::JwtSecret;
@@ -39,6 +39,7 @@ impl Preparing<'_> {
                 .unwind_command(base.number())
                 .in_step(Step::State)?;
         }
+        keep_tries(&mut workspace, base.number())?;
         Ok((workspace, base, version))
     }
 
@@ -216,6 +217,28 @@ pub(super) async fn start(
     let timeout = Duration::from_millis(settings.request_timeout_ms);
     let node = engine.node(secret, timeout).in_step(Step::Ready)?;
     Ok((engine, node))
+}
+
+/// Has a datadir copied that an unwind to the base block would leave without its stored tries.
+fn keep_tries(workspace: &mut Workspace, base: u64) -> Result<(), StepError> {
+    let least = workspace.engine.kind.lowest_unwind_target();
+    if base >= least {
+        return Ok(());
+    }
+    let advice = match (workspace.is_in_place(), workspace.pristine_head == base) {
+        (true, _) => "omit --in-place, so that each pass begins with a copy",
+        (_, false) => "give --target-block 1 or above, or a datadir that ends at block 0",
+        (false, true) => {
+            workspace.method = ResetMethod::Copy;
+            return Ok(());
+        }
+    };
+    let cause = format!(
+        "{} clears its stored tries when it is unwound to block {base}, and every block after that would take \
+         seconds; {advice}",
+        workspace.engine.name
+    );
+    Err(StepError::new(Step::State, &cause))
 }
 
 /// Why payloads cannot be generated on a datadir that was given.

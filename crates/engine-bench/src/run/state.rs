@@ -1,7 +1,7 @@
 //! Base states as datadirs: made by the engines themselves, kept in the cache.
 //!
 //! Invariant: every engine of a sweep gets the same state. bench-reth writes it from the stream of
-//! accounts, geth from the genesis file of the same stream; preparation compares what they found.
+//! accounts, others from the genesis file of the same stream; preparation compares what they found.
 
 use super::{InStep as _, Progress, Step, StepError, disk, prepare::Preparing};
 use crate::{
@@ -47,7 +47,12 @@ pub(super) fn source(settings: &Settings, engine: &EngineSpec) -> Option<Source>
             seed: settings.seed,
         }),
         BaseSource::Datadir { path, .. } => {
-            if engine.kind != EngineKind::Geth || engine::is_geth_datadir(path) {
+            let is_its_own = match engine.kind {
+                EngineKind::BenchReth => true,
+                EngineKind::Reth => Origin::of(path).is_none(),
+                EngineKind::Geth => engine::is_geth_datadir(path),
+            };
+            if is_its_own {
                 let (path, tables) = (path.clone(), Tables::Copied);
                 return Some(Source::Given(Pristine { path, tables }));
             }
@@ -62,7 +67,7 @@ pub(super) fn known(settings: &Settings, cache: &Cache, engine: &EngineSpec) -> 
     match source(settings, engine)? {
         Source::Given(pristine) => Some(pristine),
         Source::Made { profile, seed } => {
-            let made = engine.kind != EngineKind::Geth && cache.has_state(&profile, seed);
+            let made = engine.kind == EngineKind::BenchReth && cache.has_state(&profile, seed);
             made.then(|| Pristine {
                 path: cache.state(&profile, seed),
                 tables: Tables::Shared,
@@ -84,10 +89,8 @@ impl Preparing<'_> {
             seed,
         };
         let path = match engine.kind {
-            EngineKind::Geth => self.geth(key, engine).await?,
-            EngineKind::BenchReth | EngineKind::Reth => {
-                make_state(self.cache, key, self.logs, self.progress).await?
-            }
+            EngineKind::Geth | EngineKind::Reth => self.from_genesis(key, engine).await?,
+            EngineKind::BenchReth => make_state(self.cache, key, self.logs, self.progress).await?,
         };
         Ok(Pristine {
             path,
@@ -95,12 +98,16 @@ impl Preparing<'_> {
         })
     }
 
-    /// geth's datadir of a generated state, made unless it is there and whole.
-    async fn geth(&self, key: StateKey<'_>, engine: &EngineSpec) -> Result<PathBuf, StepError> {
+    /// An engine's own datadir of a generated state, made unless it is there and whole.
+    async fn from_genesis(
+        &self,
+        key: StateKey<'_>,
+        engine: &EngineSpec,
+    ) -> Result<PathBuf, StepError> {
         // Another version may write another database.
         let version = resolve::version_line(&engine.program);
         let version = version.rsplit(' ').next().unwrap_or_default();
-        let owner = format!("geth-{version}");
+        let owner = format!("{}-{version}", engine.kind.name());
         let target = self.cache.state_of(key.profile, key.seed, &owner);
         if cache::is_whole(&target) {
             return Ok(target);
@@ -111,8 +118,15 @@ impl Preparing<'_> {
         let building = Building::new(&target).in_step(Step::State)?;
         let genesis = building.path().join(GENESIS_FILE);
         write_genesis(key, &genesis).await?;
-        for command in engine::geth_init_commands(engine, building.path(), &genesis) {
-            run(command, self.logs, "geth-init", building.path()).await?;
+        let commands = engine::adapter_of(engine.kind).init(engine, building.path(), &genesis);
+        for command in commands.in_step(Step::State)? {
+            run(
+                command,
+                self.logs,
+                &format!("{owner}-init"),
+                building.path(),
+            )
+            .await?;
         }
         fs::remove_file(&genesis).in_step(Step::State)?;
         cache::seal(building.path()).in_step(Step::State)?;

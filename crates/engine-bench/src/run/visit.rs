@@ -175,9 +175,10 @@ impl Visiting<'_> {
         record::write_metrics(&pass.dir, metrics).in_step(Step::Write)?;
         let stop = async { standing.engine.stop().in_step(Step::Stop) };
         spend(&mut times.stop_s, stop).await?;
-        let facts = log::read_log(&pass.dir.join(ENGINE_LOG)).in_step(Step::Write)?;
-        log::join(&mut samples, &facts);
+        let told = log::read_log(&pass.dir.join(ENGINE_LOG)).in_step(Step::Write)?;
+        log::join(&mut samples, &told.blocks);
         sample::write_pass(&pass.dir, &samples).in_step(Step::Write)?;
+        told.fallback.map_or(Ok(()), Err).in_step(pass.step)?;
         let answering_ns: u64 = samples.iter().map(Sample::total_ns).sum();
         let answering_s = answering_ns as f64 / 1e9;
         if pass.step == Step::WarmUp {

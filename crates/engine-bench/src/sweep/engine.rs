@@ -59,6 +59,12 @@ impl EngineKind {
         self != Self::Geth
     }
 
+    /// The lowest block to which an unwind leaves the stored tries whole: reth's to block 0 clears them, and
+    /// every block after it would walk the leaves of the state.
+    pub fn lowest_unwind_target(self) -> u64 {
+        u64::from(self == Self::Reth)
+    }
+
     /// Whether it tells on a subscription which blocks are on disk.
     pub fn tells_persisted_blocks(self) -> bool {
         self != Self::Geth
