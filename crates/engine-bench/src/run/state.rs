@@ -89,7 +89,7 @@ impl Preparing<'_> {
             seed,
         };
         let path = match engine.kind {
-            EngineKind::Geth | EngineKind::Reth => self.from_genesis(key, engine).await?,
+            EngineKind::Geth | EngineKind::Reth => self.of_genesis(key, engine).await?,
             EngineKind::BenchReth => make_state(self.cache, key, self.logs, self.progress).await?,
         };
         Ok(Pristine {
@@ -99,7 +99,7 @@ impl Preparing<'_> {
     }
 
     /// An engine's own datadir of a generated state, made unless it is there and whole.
-    async fn from_genesis(
+    async fn of_genesis(
         &self,
         key: StateKey<'_>,
         engine: &EngineSpec,
