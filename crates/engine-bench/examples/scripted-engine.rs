@@ -2,7 +2,8 @@
 //! its datadir how to misbehave.
 //!
 //! `<datadir>/script` holds one word, and behind it a chunk size if only the cell of that size is meant: `ok`, `dies-at-start`, `never-ready`, `syncing`, `invalid`,
-//! `answers-syncing`, `lies-about-its-head`, `dies-mid-pass`, `hangs`, `refuses-unwind`, `port-in-use`, `root-task-times-out`, `runs-its-pipeline`. `<datadir>/chain` holds the
+//! `answers-syncing`, `lies-about-its-head`, `dies-mid-pass`, `hangs`, `refuses-unwind`, `port-in-use`, `root-task-times-out`, `runs-its-pipeline`,
+//! `runs-no-root-task`. `<datadir>/chain` holds the
 //! canonical block hashes, one a line, from block 0 on. Invariant: `stage unwind` and fork choices
 //! write that file at once, so that a kill loses nothing.
 
@@ -196,11 +197,15 @@ impl Chain {
             println!("2026-11-21T03:00:00Z  WARN {line}");
         }
         let jobs = 1 + 600 / self.chunk;
-        println!(
-            "INFO State root task finished state_root={hash} elapsed=1.5ms account_targets=400 \
+        if self.script == "runs-no-root-task" {
+            println!("INFO Regular root task finished regular_state_root={hash} elapsed=1.5ms");
+        } else {
+            println!(
+                "INFO State root task finished state_root={hash} elapsed=1.5ms account_targets=400 \
              storage_targets=200 batches=1 jobs={jobs} unsplit_batches={} nodes_revealed=9",
-            u64::from(jobs == 1)
-        );
+                u64::from(jobs == 1)
+            );
+        }
         println!("INFO Block added to canonical chain number={number} hash={hash} elapsed=2.5ms");
         self.pending.push((number, hash.clone()));
         json!({"status": "VALID", "latestValidHash": hash, "validationError": null})

@@ -101,7 +101,7 @@ impl Fixture {
             name: "scripted".into(),
             program,
             kind: EngineKind::Reth,
-            lacks: vec![],
+            ..EngineSpec::default()
         }];
         Plan::new(settings)
     }

@@ -8,7 +8,10 @@
 //! but the chunk size nothing is: this explains and never judges.
 
 use super::{summary::Summary, work::Work};
-use crate::{plan::Cell, sweep::CHUNK_SIZE_FLAG};
+use crate::{
+    plan::Cell,
+    sweep::{CHUNK_SIZE_FLAG, EngineKind},
+};
 use serde::Serialize;
 
 /// Relative difference in jobs per block below which two cells count as having done the same
@@ -34,17 +37,27 @@ fn cut(work: &Work) -> bool {
     work.count("batches") > work.count("unsplit_batches")
 }
 
-/// Judges cells; `works` is parallel to `cells`.
-pub(super) fn judge(cells: &[Cell], works: &[Option<Work>]) -> Vec<Knob> {
+/// State roots of the measured passes of a cell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Roots {
+    pub(super) all: u64,
+    /// Those that the engine's log says were made without the task whose proofs a chunk size cuts.
+    pub(super) without_task: u64,
+}
+
+/// Judges cells; `works` and `roots` are parallel to `cells`.
+pub(super) fn judge(cells: &[Cell], works: &[Option<Work>], roots: &[Roots]) -> Vec<Knob> {
     let all = || cells.iter().zip(works);
     all()
-        .map(|(cell, work)| one(cell, work.as_ref(), all()))
+        .zip(roots)
+        .map(|((cell, work), roots)| one(cell, work.as_ref(), *roots, all()))
         .collect()
 }
 
 fn one<'a>(
     cell: &Cell,
     work: Option<&Work>,
+    roots: Roots,
     mut all: impl Iterator<Item = (&'a Cell, &'a Option<Work>)>,
 ) -> Knob {
     let unknown = |evidence| Knob {
@@ -56,6 +69,20 @@ fn one<'a>(
             true => format!("none: {} has no chunk size", cell.engine),
             false => "unknown: only the chunk size leaves evidence".to_owned(),
         });
+    }
+    let Roots {
+        all: blocks,
+        without_task,
+    } = roots;
+    if without_task > 0 {
+        return Knob {
+            acted: (without_task >= blocks).then_some(false),
+            evidence: format!(
+                "{without_task} of {blocks} state roots were made without the root task, whose proofs the chunk \
+                 size cuts; upstream reth runs it where it sees {} CPUs or more",
+                EngineKind::Reth.root_task_cpus()
+            ),
+        };
     }
     let Some(work) = work else {
         return unknown("unknown: the engine's log counts no jobs".to_owned());
@@ -147,7 +174,8 @@ mod tests {
             let works = jobs
                 .iter()
                 .map(|jobs| jobs.map(|jobs| work(&counted(jobs))));
-            let knobs = judge(&cells, &works.collect::<Vec<_>>());
+            let roots = vec![Roots::default(); cells.len()];
+            let knobs = judge(&cells, &works.collect::<Vec<_>>(), &roots);
             let acted: Vec<_> = knobs.iter().map(|knob| knob.acted).collect();
             assert_eq!(acted, expected, "{jobs:?}");
         }
@@ -156,11 +184,29 @@ mod tests {
     #[test]
     fn evidence_begins_with_its_figure() {
         let work = work(&[("jobs", 41.23), ("batches", 9.0), ("unsplit_batches", 2.0)]);
-        let knob = one(&cell(5), Some(&work), [].into_iter());
+        let knob = one(&cell(5), Some(&work), Roots::default(), [].into_iter());
         assert_eq!(knob.acted, None, "it is the only one");
         assert_eq!(
             knob.evidence,
             "jobs per block 41.2 (9.0 batches, 2.0 of them uncut)"
+        );
+    }
+
+    #[test]
+    fn a_root_that_no_task_made_has_no_chunks() {
+        let found = |without_task| {
+            let roots = Roots {
+                all: 40,
+                without_task,
+            };
+            one(&cell(5), None, roots, [].into_iter())
+        };
+        assert_eq!(found(40).acted, Some(false));
+        assert!(found(40).evidence.starts_with("40 of 40 state roots"));
+        assert_eq!(found(3).acted, None);
+        assert_eq!(
+            found(0).evidence,
+            "unknown: the engine's log counts no jobs"
         );
     }
 

@@ -6,7 +6,7 @@
 use crate::{
     plan::{Cell, Load},
     profile::{self, CellProfile},
-    record::{History, PassMetrics, RecordError, Sample, measured_dir, sample},
+    record::{History, PassFacts, PassMetrics, RecordError, Sample, measured_dir, sample},
     trace::{self, CellTraces},
 };
 use bench_stats::Throughput;
@@ -66,6 +66,15 @@ impl Outcome {
     ) -> impl Iterator<Item = (u64, &'a [Sample])> + use<'a> {
         let rounds = self.passes.get(id).into_iter().flatten();
         rounds.map(|(round, pass)| (*round, pass.as_slice()))
+    }
+
+    /// What was found in the measured passes of those rounds beside their samples.
+    pub(super) fn measured<'a>(&'a self, id: &str) -> impl Iterator<Item = &'a PassFacts> {
+        let visits = self
+            .history
+            .finished()
+            .filter(move |visit| visit.cell == id);
+        visits.filter_map(|visit| visit.facts.passes.last())
     }
 
     /// Execution throughput of each of those rounds.

@@ -5,7 +5,7 @@
 use super::{
     attribution::{Attribution, attribute},
     blocks::{Blocks, blocks},
-    knob::{self, Knob},
+    knob::{self, Knob, Roots},
     outcome::{Outcome, read_outcome, throughput},
     verdict::Ratio,
     work::Work,
@@ -65,6 +65,10 @@ pub struct Summary {
     pub work: Option<Work>,
     /// Whether the engine compared state roots with the headers'.
     pub root_checked: bool,
+    /// Lines by which the engine left the path that was to be measured, in the measured passes; absent when there
+    /// are none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub fallbacks: u64,
     /// Whether the measured passes were in a steady state; null with fewer than 20 payloads.
     pub steady_state: Option<SteadyState>,
     /// Where the time of its blocks went; null when the engine tells nothing.
@@ -129,6 +133,10 @@ impl From<Estimate> for Measured {
     }
 }
 
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// Summarizes every cell of a sweep, in the order of the plan.
 pub fn summarize(outcome: &Outcome) -> Vec<Summary> {
     let cells = &outcome.plan.cells;
@@ -137,7 +145,18 @@ pub fn summarize(outcome: &Outcome) -> Vec<Summary> {
         Work::of(&samples.collect::<Vec<_>>())
     };
     let works: Vec<Option<Work>> = cells.iter().map(work).collect();
-    let knobs = knob::judge(cells, &works);
+    let roots = |cell: &Cell| Roots {
+        all: outcome
+            .rounds(&cell.id)
+            .map(|(_, pass)| pass.len() as u64)
+            .sum(),
+        without_task: outcome
+            .measured(&cell.id)
+            .map(|pass| pass.roots_without_task)
+            .sum(),
+    };
+    let roots: Vec<Roots> = cells.iter().map(roots).collect();
+    let knobs = knob::judge(cells, &works, &roots);
     let evidence = knobs.into_iter().zip(works);
     let found = cells.iter().zip(evidence);
     found
@@ -217,6 +236,7 @@ fn one(outcome: &Outcome, cell: &Cell, (knob, work): (Knob, Option<Work>)) -> Su
         knob,
         work,
         root_checked: root_checked(cell, settings),
+        fallbacks: outcome.measured(&cell.id).map(|pass| pass.fallbacks).sum(),
         steady_state: steady_state(&passes, settings.min_effect),
         attribution: attribute(outcome, &cell.id, |_| true),
     }

@@ -82,6 +82,14 @@ pub struct SweepArgs {
     /// Work on --datadir itself, which modifies it
     #[arg(hide_short_help = true, long, requires = "datadir")]
     pub in_place: bool,
+    /// Chain of --datadir: a genesis file, or a name that reth knows [default: its chain.json, or mainnet]
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "FILE|NAME",
+        requires = "datadir"
+    )]
+    pub chain: Option<String>,
     /// Replay these payloads: one folder per gas level (10M/, 40M/), or payloads of one level
     #[arg(long, value_name = "DIR")]
     pub payloads: Option<PathBuf>,
@@ -122,6 +130,11 @@ pub struct SweepArgs {
     /// Watch nothing: short for --guard off
     #[arg(hide_short_help = true, long, conflicts_with = "guard")]
     pub no_guard: bool,
+    /// Keep passes in which the engine left the path that was to be measured, marked in every table
+    ///
+    /// Such as passes of reth in which a state root timed out and was made serially.
+    #[arg(hide_short_help = true, long)]
+    pub allow_fallback: bool,
     /// What to replay and discard before the measured pass: full, none, or a number of payloads
     #[arg(long, default_value = "full", value_name = "full|none|N")]
     pub warmup: WarmUp,

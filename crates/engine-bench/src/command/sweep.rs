@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use std::{
     ffi::OsString,
     fs,
-    io::{self, ErrorKind},
+    io::{self, ErrorKind, IsTerminal as _},
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -70,11 +70,14 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
         let values = resolve::shown(&plan.settings, &origins);
         return dry_run(&plan, question.as_deref(), &values, args.json);
     }
+    if args.resume.is_none() && !is_wanted(&plan, args)? {
+        bail!("nothing was measured; sweep another flag, or give --yes");
+    }
     if let Some(question) = question.filter(|_| !args.quiet) {
         eprintln!("{question}");
     }
     if !args.quiet {
-        let notes = plan.notes.iter().cloned().chain(engine::kept_out());
+        let notes = notes(&plan).into_iter().chain(engine::kept_out());
         notes.for_each(|note| eprintln!("note: {note}"));
     }
     fs::create_dir_all(&out).wrap_err_with(|| format!("failed to create {}", out.display()))?;
@@ -103,6 +106,29 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
     let ending = super::block_on(measure(&plan, &mut journal, &options, args))?;
     let ending = ending.map_err(|error| with_way_on(error, &out))?;
     finish(&out, ending, args)
+}
+
+/// What is to be said of the engines of a sweep before it begins.
+fn notes(plan: &Plan) -> Vec<String> {
+    let of_engines = [
+        run::inert(&plan.settings),
+        run::unknown_releases(&plan.settings),
+    ];
+    [plan.notes.clone(), of_engines.concat()].concat()
+}
+
+/// Whether a sweep whose axis cannot act is wanted all the same: a person is asked, where one is there.
+fn is_wanted(plan: &Plan, args: &SweepArgs) -> Result<bool> {
+    let inert = run::inert(&plan.settings);
+    let is_there = io::stdin().is_terminal() && io::stderr().is_terminal();
+    if inert.is_empty() || args.yes || args.quiet || !is_there {
+        return Ok(true);
+    }
+    inert.iter().for_each(|note| eprintln!("{note}"));
+    eprint!("measure it all the same? [y/N] ");
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    Ok(answer.trim().eq_ignore_ascii_case("y"))
 }
 
 /// The error, which says how to resume the sweep when only its journal could not be written.
@@ -268,7 +294,7 @@ fn dry_run(plan: &Plan, question: Option<&str>, values: &str, json: bool) -> Res
     }
     let mut text = question.map_or(String::new(), |question| format!("{question}\n\n"));
     text += &format!("{values}\n");
-    for note in &plan.notes {
+    for note in notes(plan) {
         text += &format!("note: {note}\n");
     }
     text += &format!("cells: {}", plan.some_ids());

@@ -80,7 +80,7 @@ impl Launch<'_> {
     /// When a file that it needs cannot be written.
     pub fn command(&self, endpoints: &Endpoints) -> Result<Command> {
         let mut command = adapter::of(self.engine.kind).node(self, endpoints)?;
-        let defaults = self.defaults.iter().filter(|(flag, _)| !self.sets(flag));
+        let defaults = self.defaults.iter().filter(|(flag, _)| !self.decides(flag));
         let knobs = defaults.chain(self.flags);
         for (flag, value) in knobs.filter(|(knob, _)| !knob.starts_with(VARIABLE_PREFIX)) {
             match value.as_str() {
@@ -91,6 +91,13 @@ impl Launch<'_> {
         }
         command.envs(variables::set(self.engine, self.flags));
         Ok(command)
+    }
+
+    /// Whether a flag, given with or without dashes and value, is left to the cell, or the engine lacks it.
+    pub(super) fn decides(&self, flag: &str) -> bool {
+        let name = flag.trim_start_matches('-');
+        let name = name.split_once('=').map_or(name, |(name, _)| name);
+        self.engine.lacks(name) || self.sets(name)
     }
 
     /// Whether the cell decides about a flag, given with or without dashes and value.
@@ -108,12 +115,15 @@ mod tests {
 
     /// The command line of a start with these knobs, and the environment that it sets.
     fn started(kind: EngineKind, knobs: &[(&str, &str)]) -> (String, Vec<String>) {
+        started_by(&engine(kind), knobs)
+    }
+
+    fn started_by(engine: &EngineSpec, knobs: &[(&str, &str)]) -> (String, Vec<String>) {
         let dir = tempfile::tempdir().unwrap();
-        let engine = engine(kind);
         let owned = |(knob, value): &(&str, &str)| ((*knob).to_owned(), (*value).to_owned());
         let flags: Vec<_> = knobs.iter().map(owned).collect();
         let launch = Launch {
-            engine: &engine,
+            engine,
             datadir: dir.path(),
             jwt_file: Path::new("/jwt"),
             flags: &flags,
@@ -165,6 +175,23 @@ mod tests {
             assert!(!line.contains(absent), "{absent}: {line}");
         }
         assert!(environment.contains(&"THREADS=on".to_owned()));
+    }
+
+    #[test]
+    fn an_engine_is_of_the_chain_that_is_named_and_gets_no_flag_that_it_lacks() {
+        let reth = EngineSpec {
+            lacks: vec!["debug.startup-sync-state-idle".into(), "c".into()],
+            chain: Some("hoodi".into()),
+            ..engine(EngineKind::Reth)
+        };
+        let (line, _) = started_by(&reth, &[]);
+        assert!(
+            line.contains(" --chain hoodi ") && line.contains(" --a.b=1"),
+            "{line}"
+        );
+        for absent in ["startup-sync-state-idle", "--c="] {
+            assert!(!line.contains(absent), "{absent}: {line}");
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub(crate) use process::output_of;
 pub use process::{Engine, run_tool};
 pub use ready::wait_until_ready;
 pub use reth::init_command;
+pub(crate) use reth::missing_fixed_flags;
 pub use trial::{can_try, refusal};
 pub use variables::{Variables, kept_out};
 
@@ -80,7 +81,7 @@ pub(crate) mod tests {
             name: "e".into(),
             program: "/e".into(),
             kind,
-            lacks: vec![],
+            ..EngineSpec::default()
         }
     }
 

@@ -5,6 +5,8 @@
 use super::{
     adapter::Adapter,
     command::{Endpoints, Launch},
+    help::{help, names_flag},
+    trial::{can_try, refusal},
     variables,
 };
 use crate::sweep::{EngineKind, EngineSpec, Settings};
@@ -53,8 +55,8 @@ impl Adapter for Reth {
         let mut command = variables::command(&launch.engine.program);
         command
             .arg("node")
-            .args(datadir_flags(launch.datadir))
-            .args(FIXED_FLAGS.iter().filter(|flag| !launch.sets(flag)));
+            .args(datadir_flags(launch.engine, launch.datadir))
+            .args(FIXED_FLAGS.iter().filter(|flag| !launch.decides(flag)));
         for (flag, port) in [
             ("--http.port", endpoints.http),
             ("--ws.port", endpoints.ws),
@@ -76,7 +78,7 @@ impl Adapter for Reth {
 
     fn shared_flags(&self, settings: &Settings) -> Vec<(String, String)> {
         let threshold = settings.persistence_threshold.to_string();
-        let target = ("engine.memory-block-buffer-target".into(), "0".into());
+        let target = (BUFFER_FLAG.into(), "0".into());
         vec![("engine.persistence-threshold".into(), threshold), target]
     }
 
@@ -84,7 +86,7 @@ impl Adapter for Reth {
         let mut command = variables::command(&engine.program);
         command
             .args(["stage", "unwind"])
-            .args(datadir_flags(datadir));
+            .args(datadir_flags(engine, datadir));
         command.arg("to-block").arg(target.to_string());
         command.envs(VARIABLES);
         Some(command)
@@ -98,7 +100,7 @@ impl Adapter for Reth {
         let mut command = variables::command(&engine.program);
         command
             .args(["db", "stats", "--json"])
-            .args(datadir_flags(datadir));
+            .args(datadir_flags(engine, datadir));
         Some(command)
     }
 
@@ -107,7 +109,7 @@ impl Adapter for Reth {
         let chain = datadir.join(CHAIN_FILE);
         fs::copy(genesis, &chain).map_err(super::failed("write", &chain))?;
         let mut init = variables::command(&engine.program);
-        init.arg("init").args(datadir_flags(datadir));
+        init.arg("init").args(datadir_flags(engine, datadir));
         init.args(["--log.file.max-files=0", "--color=never"]);
         Ok(vec![init])
     }
@@ -121,12 +123,37 @@ pub fn init_command(engine: &EngineSpec, profile: &str, seed: u64, datadir: &Pat
     command
 }
 
-/// Where the state is, and whose: a datadir without a chain file is of the engine's own chain.
-fn datadir_flags(datadir: &Path) -> Vec<OsString> {
+/// Where the state is, and whose: what was given, or the chain file in it; a datadir without either is of the
+/// engine's own chain.
+fn datadir_flags(engine: &EngineSpec, datadir: &Path) -> Vec<OsString> {
     let mut flags = vec!["--datadir".into(), datadir.into()];
-    let chain = datadir.join(CHAIN_FILE);
-    if chain.exists() {
-        flags.extend(["--chain".into(), chain.into()]);
+    let beside = Some(datadir.join(CHAIN_FILE)).filter(|chain| chain.exists());
+    let given = engine.chain.as_ref().map(OsString::from);
+    if let Some(chain) = given.or(beside.map(OsString::from)) {
+        flags.extend(["--chain".into(), chain]);
     }
     flags
+}
+
+/// A flag that every sweep shares and releases before 1.9 and after 2.5 may lack.
+const BUFFER_FLAG: &str = "engine.memory-block-buffer-target";
+
+/// Which of the flags that every node gets an engine lacks, without their dashes: its help does not name them and
+/// its parser refuses them.
+pub(crate) fn missing_fixed_flags(engine: &EngineSpec) -> Vec<String> {
+    let help = help(engine);
+    let shared = format!("--{BUFFER_FLAG}=0");
+    let every = FIXED_FLAGS.into_iter().chain([shared.as_str()]);
+    let fixed = every.filter_map(|flag| {
+        let name = flag.trim_start_matches('-');
+        let name = name.split_once('=').map_or(name, |(name, _)| name);
+        (!names_flag(&help, name)).then_some((flag, name))
+    });
+    let fixed: Vec<_> = fixed.collect();
+    if fixed.is_empty() || !can_try(engine) {
+        return Vec::new();
+    }
+    let refused = |flag: &str| refusal(engine, &[flag.to_owned()]).is_some();
+    let lacked = fixed.into_iter().filter(|(flag, _)| refused(flag));
+    lacked.map(|(_, name)| name.to_owned()).collect()
 }

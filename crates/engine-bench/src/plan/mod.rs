@@ -399,7 +399,7 @@ impl Plan {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::{
         resolve::resolve,
@@ -409,7 +409,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Settings without anything of this machine in them.
-    fn settings(flags: &str) -> Settings {
+    pub(crate) fn settings(flags: &str) -> Settings {
         use clap::Parser as _;
         let line = format!("engine-bench sweep --cache-dir /cache {flags}");
         let cli = crate::cli::Cli::try_parse_from(line.split_whitespace()).unwrap();
@@ -447,6 +447,7 @@ mod tests {
             program: "/bin/geth".into(),
             kind: EngineKind::Geth,
             lacks: vec![CHUNK_SIZE_FLAG.into()],
+            ..EngineSpec::default()
         });
         let plan = Plan::new(settings);
         let ids: Vec<_> = plan.cells.iter().map(|cell| cell.id.as_str()).collect();

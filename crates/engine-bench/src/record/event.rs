@@ -212,6 +212,17 @@ pub struct PassFacts {
     /// What the machine did meanwhile; of measured passes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<Readings>,
+    /// Lines of its log by which the engine left the path that was to be measured; such a pass is a failure
+    /// unless `--allow-fallback` is given.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fallbacks: u64,
+    /// State roots that its log says were made without the task whose proofs a chunk size cuts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub roots_without_task: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The state that a pass began with, after the reset. Its block was the base block, by number, hash

@@ -26,6 +26,8 @@ const ROOT_MESSAGES: [&str; 3] = [
     "State root job finished",
     "Regular root task finished",
 ];
+/// What such a line holds where no task that streams proofs made the root: of reth up to 2.2, and from 2.3 on.
+const WITHOUT_TASK: [&str; 2] = ["Regular root task finished", "strategy=\"synchronous\""];
 const BLOCK_MESSAGE: &str = "Block added to canonical chain";
 const GETH_BLOCK_MESSAGE: &str = "Imported new potential chain segment";
 
@@ -49,6 +51,8 @@ pub struct EngineLog {
     pub blocks: HashMap<B256, BlockFacts>,
     /// That the engine gave up on what it was asked to do, if it did.
     pub fallback: Option<Fallback>,
+    /// State roots that were made without the task whose proofs a chunk size cuts.
+    pub roots_without_task: u64,
 }
 
 /// An engine's own word that it left the path that was to be measured.
@@ -119,6 +123,8 @@ pub fn read_log(path: &Path) -> io::Result<EngineLog> {
             log.fallback.get_or_insert_with(first).lines += 1;
         } else if ROOT_MESSAGES.iter().any(|message| line.contains(message)) {
             root = told(Line::Root, &line);
+            let without_task = WITHOUT_TASK.iter().any(|mark| line.contains(mark));
+            log.roots_without_task += u64::from(without_task);
         } else if line.contains(BLOCK_MESSAGE) || line.contains(GETH_BLOCK_MESSAGE) {
             // The root's line names no block: it is that of the next block that is added.
             let mut block = std::mem::take(&mut root);
@@ -213,7 +219,7 @@ mgas=24.53 elapsed=300.093ms mgasps=81.7 triediffs=\"1.57 MiB\"
         let mut samples = [3, 4, 5, 6].map(unknown);
         let log = read_log(&path).unwrap();
         join(&mut samples, &log.blocks);
-        assert_eq!(log.fallback, None);
+        assert_eq!((log.fallback, log.roots_without_task), (None, 0));
         let told = |sample: &Sample| {
             let columns = Sample::COLUMNS.iter();
             let of_log = columns.filter(|column| matches!(column.about.source, Source::Log(..)));
@@ -228,6 +234,30 @@ mgas=24.53 elapsed=300.093ms mgasps=81.7 triediffs=\"1.57 MiB\"
         let expected = [third, fourth, "", "engine_ns=300093000"];
         assert_eq!(samples.each_ref().map(told), expected);
         assert_eq!(samples[2], unknown(5));
+    }
+
+    #[test]
+    fn roots_that_no_task_made_are_counted_with_their_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("engine.log");
+        let block = "INFO Block added to canonical chain hash=";
+        for line in [
+            "Regular root task finished regular_state_root=0x01 elapsed=3ms",
+            "State root job finished strategy=\"synchronous\" elapsed=3ms",
+        ] {
+            let hash = B256::repeat_byte(7);
+            std::fs::write(
+                &path,
+                format!("{LOG}INFO {line}\n{block}{hash} elapsed=4ms\n"),
+            )
+            .unwrap();
+            let log = read_log(&path).unwrap();
+            assert_eq!(log.roots_without_task, 1);
+            let mut samples = [sample(1, 1, 2, 3)];
+            samples[0].block_hash = hash;
+            join(&mut samples, &log.blocks);
+            assert_eq!(samples[0].state_root_ns, Some(3_000_000));
+        }
     }
 
     #[test]

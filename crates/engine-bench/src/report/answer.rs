@@ -4,7 +4,7 @@
 //! says why it has none.
 
 use super::{
-    grid::{Columns, Grid, NOTHING, UNCHECKED_MARK, or_nothing},
+    grid::{Columns, FALLBACK_MARK, Grid, NOTHING, UNCHECKED_MARK, or_nothing},
     model::Report,
     names::{Names, listed},
 };
@@ -127,8 +127,14 @@ fn beaten(names: &Names<'_>, level: &Level) -> Vec<String> {
 /// The execution throughput of a cell: `0.483 ±0.007`.
 pub(super) fn throughput(cell: &Summary) -> String {
     match &cell.execution_ggas_per_second {
-        Some(found) if cell.root_checked => found.ratio.text(),
-        Some(found) => found.ratio.text() + UNCHECKED_MARK,
+        Some(found) => {
+            let marks = [
+                (!cell.root_checked, UNCHECKED_MARK),
+                (cell.fallbacks > 0, FALLBACK_MARK),
+            ];
+            let marks = marks.iter().filter(|(applies, _)| *applies);
+            found.ratio.text() + &marks.map(|(_, mark)| *mark).collect::<String>()
+        }
         None if cell.failed_visits > 0 => "failed".to_owned(),
         None => NOTHING.to_owned(),
     }

@@ -5,7 +5,7 @@
 
 use super::{
     attribution,
-    grid::UNCHECKED_MARK,
+    grid::{FALLBACK_MARK, UNCHECKED_MARK},
     model::{AdaptiveReport, Report},
     names::{self, Names, listed},
 };
@@ -31,7 +31,11 @@ pub(super) fn of(report: &Report) -> Vec<String> {
         let found = OfLevel { names, level }.all().into_iter();
         found.map(|text| (Some(&level.load), text))
     });
-    let last = [unchecked(names), attribution::doubted(names)];
+    let last = [
+        unchecked(names),
+        fell_back(names),
+        attribution::doubted(names),
+    ];
     let mut caveats = Caveats::default();
     first.for_each(|text| caveats.add(None, text));
     of_levels.for_each(|(level, text)| caveats.add(level, text));
@@ -306,6 +310,21 @@ fn unchecked(names: &Names<'_>) -> Option<String> {
         format!(
             "root not checked in {} (marked {UNCHECKED_MARK}): without the state root a block is not validated, so \
              these figures say what the rest costs and nothing about an engine in use",
+            listed(labels)
+        )
+    })
+}
+
+/// Cells whose engine left the path that was to be measured.
+fn fell_back(names: &Names<'_>) -> Option<String> {
+    let cells = names.report.cells.iter();
+    let cells = cells.filter(|cell| cell.fallbacks > 0);
+    let labels: BTreeSet<String> = cells.clone().map(|cell| names.label(cell)).collect();
+    (!labels.is_empty()).then(|| {
+        let lines: u64 = cells.map(|cell| cell.fallbacks).sum();
+        format!(
+            "the engine left the path that was to be measured in {} (marked {FALLBACK_MARK}), by {lines} lines of its \
+             log: these figures are kept for --allow-fallback, and say what the way round costs",
             listed(labels)
         )
     })

@@ -8,6 +8,9 @@ pub(super) const NOTHING: &str = "-";
 /// Marks figures of an engine that did not compare state roots.
 pub(super) const UNCHECKED_MARK: &str = "†";
 
+/// Behind a throughput whose engine left the path that was to be measured.
+pub(super) const FALLBACK_MARK: &str = "‡";
+
 /// A table as text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Grid {

@@ -4,8 +4,8 @@
 //! own help says. Names of engines are unique in a sweep.
 
 use crate::{
-    engine::{help, names_flag, output_of},
-    sweep::{EMBEDDED_ENGINE, EngineKind, EngineSpec, is_engine_flag},
+    engine::{self, help, names_flag, output_of},
+    sweep::{EMBEDDED_ENGINE, EngineKind, EngineSpec, Version, is_engine_flag},
 };
 use eyre::{Result, ensure, eyre};
 use nix::unistd::{AccessFlags, access};
@@ -25,8 +25,7 @@ pub(crate) fn embedded_engine() -> Result<EngineSpec> {
     Ok(EngineSpec {
         name: EMBEDDED_ENGINE.to_owned(),
         program,
-        kind: EngineKind::BenchReth,
-        lacks: Vec::new(),
+        ..EngineSpec::default()
     })
 }
 
@@ -49,6 +48,13 @@ pub(super) fn engines(typed: &[String], knobs: &[&str]) -> Result<Vec<EngineSpec
         );
     }
     find_missing_flags(&mut engines, knobs)?;
+    for engine in engines
+        .iter_mut()
+        .filter(|engine| engine.kind == EngineKind::Reth)
+    {
+        let fixed = engine::missing_fixed_flags(engine);
+        engine.lacks.extend(fixed);
+    }
     Ok(engines)
 }
 
@@ -68,11 +74,13 @@ fn engine(typed: &str) -> Result<EngineSpec> {
     } else {
         let program = find_program(place).ok_or_else(unknown)?;
         let stem = program.file_stem().unwrap_or_default();
+        let told = version_line(&program);
         EngineSpec {
             name: stem.to_string_lossy().into_owned(),
-            kind: EngineKind::of_version(&version_line(&program)),
+            kind: EngineKind::of_version(&told),
+            version: Version::of_line(&told),
             program,
-            lacks: Vec::new(),
+            ..EngineSpec::default()
         }
     };
     engine.name = name.unwrap_or(engine.name);
@@ -196,5 +204,23 @@ mod tests {
         assert!(hidden[0].lacks.is_empty() && hidden[1].lacks == ["engine.chun"]);
         let refused = engines(&[geth], &["cach"]).unwrap_err();
         assert!(refused.to_string().contains("--cach"), "{refused}");
+    }
+
+    #[test]
+    fn fixed_flags_that_a_release_of_reth_lacks_are_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("reth");
+        // Its help names none, and its parser refuses one of them.
+        let script = "#!/bin/sh\ncase \"$*\" in --version) echo 'reth Version: 1.9.3';; \
+                      *--ipcdisable*) exit 2;; *) echo help;; esac\n";
+        let written = Command::new("sh")
+            .args(["-c", "printf %s \"$1\" > \"$0\" && chmod +x \"$0\""])
+            .args([path.as_os_str(), script.as_ref()])
+            .status();
+        assert!(written.unwrap().success());
+        let found = engines(&[path.to_str().unwrap().to_owned()], &[]).unwrap();
+        assert_eq!(found[0].lacks, ["ipcdisable"]);
+        assert_eq!(found[0].version, Some(Version(1, 9, 3)));
+        assert!(!found[0].tells_persisted_blocks());
     }
 }

@@ -77,7 +77,10 @@ pub fn resolve(args: &SweepArgs) -> Result<Settings> {
     check_set(&axes, &args.set)?;
     let knobs = axes.iter().map(|axis| axis.flag.as_str());
     let set = args.set.iter().map(|setting| setting.flag.as_str());
-    let engines = engines(&args.engines, &knobs.chain(set).collect::<Vec<_>>())?;
+    let mut engines = engines(&args.engines, &knobs.chain(set).collect::<Vec<_>>())?;
+    for engine in &mut engines {
+        engine.chain = args.chain.as_deref().map(chain).transpose()?;
+    }
     let base = base(args)?;
     check_bases(&engines, &base, args)?;
     check_waits(&engines, args)?;
@@ -106,6 +109,7 @@ pub fn resolve(args: &SweepArgs) -> Result<Settings> {
             _ if args.no_guard => GuardMode::Off,
             guard => guard.unwrap_or_default(),
         },
+        allow_fallback: args.allow_fallback,
         warmup: args.warmup,
         reset: args.reset,
         wait_time_ms: args.wait_time.map_or(0, millis),
@@ -195,7 +199,7 @@ fn check_bases(engines: &[EngineSpec], base: &BaseSource, args: &SweepArgs) -> R
 
 fn check_waits(engines: &[EngineSpec], args: &SweepArgs) -> Result<()> {
     let mut engines = engines.iter().filter(|_| args.wait_for_persistence);
-    match engines.find(|engine| !engine.kind.tells_persisted_blocks()) {
+    match engines.find(|engine| !engine.tells_persisted_blocks()) {
         None => Ok(()),
         Some(EngineSpec { name, .. }) => bail!(
             "--wait-for-persistence needs an engine that reports which blocks are on disk, which `{name}` does \
@@ -324,6 +328,16 @@ fn rounds(args: &SweepArgs) -> u64 {
         None => UNBUDGETED_ROUNDS,
     };
     args.rounds.unwrap_or(most)
+}
+
+/// A file is named from any folder; what is none is a name that the engine is to know.
+fn chain(typed: &str) -> Result<String> {
+    let path = Path::new(typed);
+    if path.components().count() == 1 && !path.is_file() {
+        return Ok(typed.to_owned());
+    }
+    let path = existing("the chain file", path)?;
+    Ok(path.to_string_lossy().into_owned())
 }
 
 fn existing(what: &str, path: &Path) -> Result<PathBuf> {

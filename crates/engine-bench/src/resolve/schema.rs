@@ -29,7 +29,7 @@ pub(super) enum Shape {
 }
 
 /// Every key. What says where to write or how to print is not the sweep's own and has none.
-pub(super) const KEYS: [(&str, Shape); 33] = [
+pub(super) const KEYS: [(&str, Shape); 35] = [
     ("question", Shape::Question),
     ("chunks", Shape::List),
     ("gas", Shape::List),
@@ -45,6 +45,7 @@ pub(super) const KEYS: [(&str, Shape); 33] = [
     ("count", Shape::Number),
     ("datadir", Shape::Path),
     ("in-place", Shape::Switch),
+    ("chain", Shape::Text),
     ("payloads", Shape::Path),
     ("target-block", Shape::Number),
     ("rounds", Shape::Number),
@@ -57,6 +58,7 @@ pub(super) const KEYS: [(&str, Shape); 33] = [
     ("interleave", Shape::Switch),
     ("guard", Shape::Text),
     ("no-guard", Shape::Switch),
+    ("allow-fallback", Shape::Switch),
     ("warmup", Shape::TextOrNumber),
     ("reset", Shape::Text),
     ("wait-time", Shape::Text),

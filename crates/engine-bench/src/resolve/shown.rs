@@ -85,6 +85,12 @@ fn workload(settings: &Settings) -> Vec<Row> {
         BaseSource::Datadir { path, in_place } => {
             rows.push(("datadir", path.display().to_string()));
             rows.push(("in-place", in_place.to_string()));
+            let chain = settings
+                .engines
+                .iter()
+                .find_map(|engine| engine.chain.clone());
+            let of_datadir = || "the chain.json of the datadir, or the engine's own".to_owned();
+            rows.push(("chain", chain.unwrap_or_else(of_datadir)));
         }
     }
     let target = settings.target_block.map(|block| block.to_string());
@@ -95,7 +101,7 @@ fn workload(settings: &Settings) -> Vec<Row> {
 }
 
 /// How it is measured.
-fn measuring(settings: &Settings) -> [Row; 13] {
+fn measuring(settings: &Settings) -> [Row; 14] {
     let warmup = match settings.warmup {
         WarmUp::Full => "full".to_owned(),
         WarmUp::None => "none".to_owned(),
@@ -112,6 +118,7 @@ fn measuring(settings: &Settings) -> [Row; 13] {
         ("order", word(&settings.order)),
         ("interleave", settings.interleave.to_string()),
         ("guard", word(&settings.guard)),
+        ("allow-fallback", settings.allow_fallback.to_string()),
         ("warmup", warmup),
         ("reset", word(&settings.reset)),
         ("wait-time", ms(settings.wait_time_ms)),
@@ -178,7 +185,7 @@ mod tests {
         let names: Vec<&str> = rows(&settings).iter().map(|(name, _)| *name).collect();
         // A state and payloads that were given have rows instead of these that were made.
         // The same goes for rounds that were asked for instead of found.
-        let elsewhere = "question payloads datadir in-place precision budget no-guard";
+        let elsewhere = "question payloads datadir in-place chain precision budget no-guard";
         let elsewhere: Vec<_> = elsewhere.split(' ').collect();
         for (key, _) in KEYS.iter().filter(|(key, _)| !elsewhere.contains(key)) {
             assert!(names.contains(key), "{key}");

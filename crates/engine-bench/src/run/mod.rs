@@ -7,6 +7,7 @@
 mod attest;
 mod copies;
 mod disk;
+mod doubts;
 mod driver;
 mod feasible;
 mod group;
@@ -23,6 +24,7 @@ mod traced;
 mod visit;
 
 pub use copies::check_room;
+pub use doubts::{inert, unknown_releases};
 pub use driver::{Ending, Options, check_manifest, drive};
 pub use feasible::{check_feasible, writable};
 pub use pass::{Waits, replay};

@@ -178,7 +178,9 @@ impl Visiting<'_> {
         let told = log::read_log(&pass.dir.join(ENGINE_LOG)).in_step(Step::Write)?;
         log::join(&mut samples, &told.blocks);
         sample::write_pass(&pass.dir, &samples).in_step(Step::Write)?;
-        told.fallback.map_or(Ok(()), Err).in_step(pass.step)?;
+        let fallbacks = told.fallback.as_ref().map_or(0, |fallback| fallback.lines);
+        let refused = told.fallback.filter(|_| !self.settings.allow_fallback);
+        refused.map_or(Ok(()), Err).in_step(pass.step)?;
         let answering_ns: u64 = samples.iter().map(Sample::total_ns).sum();
         let answering_s = answering_ns as f64 / 1e9;
         if pass.step == Step::WarmUp {
@@ -191,6 +193,8 @@ impl Visiting<'_> {
             pass: pass.names().0.to_owned(),
             samples_sha256: sample::sum_of(&pass.dir).in_step(Step::Write)?,
             metrics_sha256: record::metrics_sum(&pass.dir),
+            fallbacks,
+            roots_without_task: told.roots_without_task,
             ..found
         })
     }

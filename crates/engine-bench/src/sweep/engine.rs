@@ -2,12 +2,12 @@
 //!
 //! Invariant: names of engines are unique in a sweep.
 
-use super::Axis;
+use super::{Axis, Version};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// A named way to start a node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineSpec {
     /// The name used in cells and reports.
     pub name: String,
@@ -15,7 +15,14 @@ pub struct EngineSpec {
     pub program: PathBuf,
     /// How it is spoken to on the command line.
     pub kind: EngineKind,
-    /// Flags on the sweep's axes that this engine does not have: it has one cell for all values.
+    /// Its release, where it tells one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<Version>,
+    /// The chain of a datadir that was given: a file, or a name that the engine knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain: Option<String>,
+    /// Flags that this engine does not have: on an axis it has one cell for all values, otherwise it is started
+    /// without it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacks: Vec<String>,
 }
@@ -65,15 +72,38 @@ impl EngineKind {
         u64::from(self == Self::Reth)
     }
 
-    /// Whether it tells on a subscription which blocks are on disk.
-    pub fn tells_persisted_blocks(self) -> bool {
-        self != Self::Geth
+    /// CPUs that it takes for state roots to be made by the task whose proofs the chunk size cuts: with fewer,
+    /// upstream reth makes them another way, whatever the chunk size.
+    pub fn root_task_cpus(self) -> usize {
+        match self {
+            Self::Reth => 5,
+            Self::BenchReth | Self::Geth => 1,
+        }
     }
 }
 
+/// The first release of reth that tells which blocks are on disk.
+const TELLS_PERSISTED_BLOCKS: Version = Version(1, 10, 0);
+
 impl EngineSpec {
+    /// Whether it tells on a subscription which blocks are on disk.
+    pub fn tells_persisted_blocks(&self) -> bool {
+        match self.kind {
+            EngineKind::BenchReth => true,
+            EngineKind::Reth => self
+                .version
+                .is_none_or(|version| version >= TELLS_PERSISTED_BLOCKS),
+            EngineKind::Geth => false,
+        }
+    }
+
+    /// Whether it is known to lack a flag, given without dashes.
+    pub fn lacks(&self, flag: &str) -> bool {
+        self.lacks.iter().any(|lacked| lacked == flag)
+    }
+
     /// Whether it has the flag of an axis.
     pub fn has(&self, axis: &Axis) -> bool {
-        !self.lacks.contains(&axis.flag)
+        !self.lacks(&axis.flag)
     }
 }

@@ -5,6 +5,7 @@
 mod engine;
 mod knob;
 mod value;
+mod version;
 
 pub use engine::{EngineKind, EngineSpec};
 pub use knob::{Design, Exclusion, Setting};
@@ -13,6 +14,8 @@ pub use value::{
     WarmUp, duration, percent,
 };
 pub(crate) use value::{flag_text, is_engine_flag};
+pub use version::Version;
+pub(crate) use version::doubt;
 
 use crate::guard::GuardMode;
 use serde::{Deserialize, Serialize};
@@ -74,6 +77,9 @@ pub struct Settings {
     pub interleave: bool,
     /// What is done about passes that others disturbed.
     pub guard: GuardMode,
+    /// Whether passes count in which the engine left the path that was to be measured.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub allow_fallback: bool,
     /// What is replayed and discarded before the measured pass.
     pub warmup: WarmUp,
     /// How the datadir is reset to the base block.

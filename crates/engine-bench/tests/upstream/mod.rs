@@ -40,3 +40,25 @@ fn an_unwind_to_genesis_is_refused() {
         "{cause}"
     );
 }
+
+#[test]
+fn fallbacks_that_are_allowed_are_kept_and_marked() {
+    let fixture = Fixture::new("root-task-times-out");
+    let mut plan = fixture.plan("--warmup none");
+    plan.settings.allow_fallback = true;
+    let (_, report) = fixture.sweep_plan(&plan, std::future::pending());
+    assert_eq!(report.failures, []);
+    assert_eq!(report.cells[0].fallbacks, 3);
+    let said = report.warnings.concat();
+    assert!(said.contains("(marked ‡), by 3 lines"), "{said}");
+}
+
+#[test]
+fn a_chunk_size_is_inert_where_no_root_task_runs() {
+    let report = Fixture::new("runs-no-root-task").sweep("--chunks 15,60");
+    for cell in &report.cells {
+        assert_eq!(cell.knob.acted, Some(false));
+        let evidence = &cell.knob.evidence;
+        assert!(evidence.starts_with("4 of 4 state roots"), "{evidence}");
+    }
+}
