@@ -285,7 +285,7 @@ fn production_part<'a>(file: &str, text: &'a str) -> &'a str {
     if is_test {
         ""
     } else {
-        text.split("#[cfg(test)]\nmod ").next().unwrap_or(text)
+        text.split("mod tests {").next().unwrap_or(text)
     }
 }
 
