@@ -34,8 +34,8 @@ pub(crate) trait Adapter {
         None
     }
 
-    /// The command that prints what the database of a datadir holds as one line of JSON; `None` when
-    /// the engine has none.
+    /// The command that prints what the database of a datadir holds, as one line of JSON or as reth's table; `None`
+    /// when the engine has none.
     fn stats(&self, _engine: &EngineSpec, _datadir: &Path) -> Option<Command> {
         None
     }

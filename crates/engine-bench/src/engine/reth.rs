@@ -93,14 +93,16 @@ impl Adapter for Reth {
     }
 
     fn stats(&self, engine: &EngineSpec, datadir: &Path) -> Option<Command> {
-        if engine.kind != EngineKind::BenchReth {
-            // reth prints a table for people, and counts every page of a large database for it.
-            return None;
-        }
         let mut command = variables::command(&engine.program);
-        command
-            .args(["db", "stats", "--json"])
-            .args(datadir_flags(engine, datadir));
+        let datadir = datadir_flags(engine, datadir);
+        match engine.kind {
+            EngineKind::BenchReth => command.args(["db", "stats", "--json"]).args(datadir),
+            // Without the flag it reads all static files.
+            _ => {
+                command.arg("db").args(datadir).arg("stats");
+                command.args(["--skip-consistency-checks", "--color=never"])
+            }
+        };
         Some(command)
     }
 

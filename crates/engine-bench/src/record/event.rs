@@ -240,13 +240,17 @@ pub struct StateFacts {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatabaseFacts {
     /// Size of the database's file, in bytes.
-    pub file_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_bytes: Option<u64>,
     /// Size of a page, in bytes.
-    pub page_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_bytes: Option<u64>,
     /// Pages up to the last one ever used.
-    pub used_pages: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used_pages: Option<u64>,
     /// Pages that belong to no table.
-    pub free_pages: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub free_pages: Option<u64>,
     /// Rows of each table, duplicates counted.
     pub entries: BTreeMap<String, u64>,
 }

@@ -31,7 +31,25 @@ async fn database(workspace: &Workspace, dir: &Path) -> Option<DatabaseFacts> {
     let counted = engine::run_tool(command, &log, &workspace.pid_file);
     // An engine of another version may not know the command.
     tokio::time::timeout(PATIENCE, counted).await.ok()?.ok()?;
-    parse(&fs::read_to_string(log).ok()?)
+    let printed = fs::read_to_string(log).ok()?;
+    parse(&printed).or_else(|| parse_table(&printed))
+}
+
+/// Accounts of a state that cannot do without stored trie nodes.
+const MANY_ACCOUNTS: u64 = 1_000;
+
+/// That a reset left a state without its stored tries: head, hash and root are right, and every block would walk
+/// the leaves.
+pub(super) fn lost_tries(state: &StateFacts) -> Option<String> {
+    let entries = &state.database.as_ref()?.entries;
+    let accounts = *entries.get("HashedAccounts")?;
+    let lost = accounts >= MANY_ACCOUNTS && *entries.get("AccountsTrie")? == 0;
+    lost.then(|| {
+        format!(
+            "after the reset the table AccountsTrie is empty beside {accounts} accounts: the engine would walk the \
+             leaves of the state in every block; give --reset copy, or a datadir whose tries are whole"
+        )
+    })
 }
 
 /// `bench-reth-stats`, as far as it is of interest here.
@@ -60,11 +78,26 @@ fn parse(printed: &str) -> Option<DatabaseFacts> {
     }
     let entries = stats.tables.into_iter();
     Some(DatabaseFacts {
-        file_bytes: stats.file_bytes,
-        page_bytes: stats.page_bytes,
-        used_pages: stats.used_pages,
-        free_pages: stats.free_pages,
+        file_bytes: Some(stats.file_bytes),
+        page_bytes: Some(stats.page_bytes),
+        used_pages: Some(stats.used_pages),
+        free_pages: Some(stats.free_pages),
         entries: entries.map(|(name, table)| (name, table.entries)).collect(),
+    })
+}
+
+/// reth's `db stats`, a table for people: rows by name, between the line below its head and the next such line.
+fn parse_table(printed: &str) -> Option<DatabaseFacts> {
+    let mut lines = printed.lines().map(str::trim_start);
+    lines.find(|line| line.starts_with("| Table Name "))?;
+    let row = |line: &str| {
+        let mut cells = line.split('|').map(str::trim).skip(1);
+        Some((cells.next()?.to_owned(), cells.next()?.parse().ok()?))
+    };
+    let entries: BTreeMap<String, u64> = lines.skip(1).map_while(row).collect();
+    (!entries.is_empty()).then(|| DatabaseFacts {
+        entries,
+        ..DatabaseFacts::default()
     })
 }
 
@@ -80,7 +113,7 @@ mod tests {
         let facts = parse(&format!("WARN something\n{line}\n")).unwrap();
         assert_eq!(
             (facts.file_bytes, facts.used_pages, facts.free_pages),
-            (65536, 9, 2)
+            (Some(65536), Some(9), Some(2))
         );
         assert_eq!(
             (facts.entries["Headers"], facts.entries["Bytecodes"]),
@@ -88,5 +121,35 @@ mod tests {
         );
         assert_eq!(parse(&line.replace("\"version\":1", "\"version\":2")), None);
         assert_eq!(parse("error: unexpected argument '--json'\n"), None);
+    }
+
+    #[test]
+    fn a_table_for_people_is_read_and_lost_tries_are_named() {
+        let printed = |trie: u64| {
+            format!(
+                "INFO x\n| Segment | Size |\n|---|---|\n| Headers | 317 B |\n\n| Table Name | # Entries | Total \
+                 Size |\n|------|-----|------|\n| AccountsTrie | {trie} | 2.7 MiB |\n| HashedAccounts | 200000 | \
+                 10.8 MiB |\n| ------ | ----- | ------ |\n| Tables | | 190 MiB |\n| Freelist | 2 | 8 KiB |\n"
+            )
+        };
+        let state = |trie| StateFacts {
+            database: parse_table(&printed(trie)),
+            ..StateFacts::default()
+        };
+        let whole = state(17_756);
+        let entries = whole.database.as_ref().unwrap().entries.iter();
+        let entries: Vec<_> = entries.map(|(name, rows)| (name.as_str(), *rows)).collect();
+        assert_eq!(
+            entries,
+            [("AccountsTrie", 17_756), ("HashedAccounts", 200_000)]
+        );
+        assert_eq!(lost_tries(&whole), None);
+        assert!(
+            lost_tries(&state(0))
+                .unwrap()
+                .contains("beside 200000 accounts")
+        );
+        assert_eq!(lost_tries(&StateFacts::default()), None);
+        assert_eq!(parse_table("error: unexpected argument"), None);
     }
 }

@@ -248,7 +248,11 @@ impl Visiting<'_> {
             .reset(target, &dir.join(RESET_LOG))
             .await
             .in_step(Step::Reset)?;
-        Ok(attest::state_of(workspace, dir).await)
+        let state = attest::state_of(workspace, dir).await;
+        match attest::lost_tries(&state) {
+            None => Ok(state),
+            Some(cause) => Err(StepError::new(Step::Attest, &cause)),
+        }
     }
 
     /// Starts the engine and makes sure that it stands on the base block and takes a fork choice.

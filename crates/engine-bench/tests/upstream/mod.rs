@@ -62,3 +62,11 @@ fn a_chunk_size_is_inert_where_no_root_task_runs() {
         assert!(evidence.starts_with("4 of 4 state roots"), "{evidence}");
     }
 }
+
+#[test]
+fn a_reset_that_leaves_no_stored_tries_is_a_failure() {
+    let (step, cause) = Fixture::new("loses-its-tries").failure("");
+    assert_eq!(step, "attest");
+    let expected = "AccountsTrie is empty beside 2000 accounts";
+    assert!(cause.contains(expected), "{cause}");
+}
