@@ -13,7 +13,7 @@ use super::{
 use crate::{
     plan::{Cell, Visit},
     record::{RecordError, Running, Sample, log::engine_time_source},
-    sweep::Settings,
+    sweep::{Settings, is_default},
 };
 use bench_stats::{
     Estimate, Latencies, Throughput, interval::CONFIDENCE, steady::steadiness, throughput_of_rounds,
@@ -67,7 +67,7 @@ pub struct Summary {
     pub root_checked: bool,
     /// Lines by which the engine left the path that was to be measured, in the measured passes; absent when there
     /// are none.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub fallbacks: u64,
     /// Whether the measured passes were in a steady state; null with fewer than 20 payloads.
     pub steady_state: Option<SteadyState>,
@@ -131,10 +131,6 @@ impl From<Estimate> for Measured {
             source: None,
         }
     }
-}
-
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 /// Summarizes every cell of a sweep, in the order of the plan.

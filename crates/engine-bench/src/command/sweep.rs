@@ -70,15 +70,15 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
         let values = resolve::shown(&plan.settings, &origins);
         return dry_run(&plan, question.as_deref(), &values, args.json);
     }
-    if args.resume.is_none() && !is_wanted(&plan, args)? {
-        bail!("nothing was measured; sweep another flag, or give --yes");
-    }
     if let Some(question) = question.filter(|_| !args.quiet) {
         eprintln!("{question}");
     }
     if !args.quiet {
         let notes = notes(&plan).into_iter().chain(engine::kept_out());
         notes.for_each(|note| eprintln!("note: {note}"));
+        if args.resume.is_none() && !is_wanted(&plan, args)? {
+            bail!("nothing was measured; sweep another flag, or give --yes");
+        }
     }
     fs::create_dir_all(&out).wrap_err_with(|| format!("failed to create {}", out.display()))?;
     let mut journal = Journal::open(&out)?;
@@ -119,12 +119,10 @@ fn notes(plan: &Plan) -> Vec<String> {
 
 /// Whether a sweep whose axis cannot act is wanted all the same: a person is asked, where one is there.
 fn is_wanted(plan: &Plan, args: &SweepArgs) -> Result<bool> {
-    let inert = run::inert(&plan.settings);
     let is_there = io::stdin().is_terminal() && io::stderr().is_terminal();
-    if inert.is_empty() || args.yes || args.quiet || !is_there {
+    if args.yes || !is_there || run::inert(&plan.settings).is_empty() {
         return Ok(true);
     }
-    inert.iter().for_each(|note| eprintln!("{note}"));
     eprint!("measure it all the same? [y/N] ");
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;

@@ -95,17 +95,20 @@ impl Launch<'_> {
 
     /// Whether a flag, given with or without dashes and value, is left to the cell, or the engine lacks it.
     pub(super) fn decides(&self, flag: &str) -> bool {
-        let name = flag.trim_start_matches('-');
-        let name = name.split_once('=').map_or(name, |(name, _)| name);
-        self.engine.lacks(name) || self.sets(name)
+        self.engine.lacks(flag_name(flag)) || self.sets(flag)
     }
 
     /// Whether the cell decides about a flag, given with or without dashes and value.
     pub(super) fn sets(&self, flag: &str) -> bool {
-        let name = flag.trim_start_matches('-');
-        let name = name.split_once('=').map_or(name, |(name, _)| name);
+        let name = flag_name(flag);
         self.flags.iter().any(|(other, _)| other == name)
     }
+}
+
+/// A flag without its dashes and its value.
+pub(super) fn flag_name(flag: &str) -> &str {
+    let name = flag.trim_start_matches('-');
+    name.split_once('=').map_or(name, |(name, _)| name)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use super::{
     adapter::Adapter,
-    command::{Endpoints, Launch},
+    command::{Endpoints, Launch, flag_name},
     help::{help, names_flag},
     trial::{can_try, refusal},
     variables,
@@ -137,7 +137,7 @@ fn datadir_flags(engine: &EngineSpec, datadir: &Path) -> Vec<OsString> {
     flags
 }
 
-/// A flag that every sweep shares and releases before 1.9 and after 2.5 may lack.
+/// A flag that every sweep shares, and that a release may lack.
 const BUFFER_FLAG: &str = "engine.memory-block-buffer-target";
 
 /// Which of the flags that every node gets an engine lacks, without their dashes: its help does not name them and
@@ -146,16 +146,12 @@ pub(crate) fn missing_fixed_flags(engine: &EngineSpec) -> Vec<String> {
     let help = help(engine);
     let shared = format!("--{BUFFER_FLAG}=0");
     let every = FIXED_FLAGS.into_iter().chain([shared.as_str()]);
-    let fixed = every.filter_map(|flag| {
-        let name = flag.trim_start_matches('-');
-        let name = name.split_once('=').map_or(name, |(name, _)| name);
-        (!names_flag(&help, name)).then_some((flag, name))
-    });
-    let fixed: Vec<_> = fixed.collect();
-    if fixed.is_empty() || !can_try(engine) {
+    let unnamed = every.filter(|flag| !names_flag(&help, flag_name(flag)));
+    let unnamed: Vec<&str> = unnamed.collect();
+    if unnamed.is_empty() || !can_try(engine) {
         return Vec::new();
     }
-    let refused = |flag: &str| refusal(engine, &[flag.to_owned()]).is_some();
-    let lacked = fixed.into_iter().filter(|(flag, _)| refused(flag));
-    lacked.map(|(_, name)| name.to_owned()).collect()
+    let refused = |flag: &&str| refusal(engine, &[(*flag).to_owned()]).is_some();
+    let lacked = unnamed.into_iter().filter(refused);
+    lacked.map(|flag| flag_name(flag).to_owned()).collect()
 }

@@ -6,6 +6,7 @@ use super::{Environment, Manifest};
 use crate::{
     client::BlockIdentity,
     guard::{Calibration, Contamination, Preflight, Readings},
+    sweep::is_default,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -214,15 +215,11 @@ pub struct PassFacts {
     pub machine: Option<Readings>,
     /// Lines of its log by which the engine left the path that was to be measured; such a pass is a failure
     /// unless `--allow-fallback` is given.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub fallbacks: u64,
     /// State roots that its log says were made without the task whose proofs a chunk size cuts.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub roots_without_task: u64,
-}
-
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 /// The state that a pass began with, after the reset. Its block was the base block, by number, hash

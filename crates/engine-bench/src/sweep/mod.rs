@@ -118,7 +118,8 @@ pub struct Adaptive {
     pub budget_s: Option<f64>,
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+/// Whether a value need not be written.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
