@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod bases;
 mod feasible;
 mod interleaved;
 mod upstream;
@@ -318,7 +319,7 @@ const FAILURES: &str = "
     syncing: --ready-timeout 4s => ready: says that it is syncing
     lies-about-its-head 60: --chunks 60 => attest: after the reset the head is block 3 | not the base block 3
     refuses-unwind: => reset: stage | unwind | is higher than the latest block
-    ok: --target-block 9 => state: above block 5 | --target-block 9
+    ok: --target-block 9 => payloads: head of the datadir is block 5 | to reach block 9 | --lead-in
     ok: --target-block 4 => payloads: build on block 3 | --target-block 3
     ok: --gas 2G => payloads: --gas 2G is above the block gas limit 1G";
 

@@ -20,11 +20,15 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sweeps")
 }
 
+/// The file beside them that names engines.
+const ENGINES: &str = "engines.toml";
+
 /// Every sweep file, by name.
 fn files() -> Vec<(String, PathBuf)> {
     let entries = fs::read_dir(folder()).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
     let paths = paths.filter(|path| path.extension().is_some_and(|ending| ending == "toml"));
+    let paths = paths.filter(|path| !path.ends_with(ENGINES));
     let name = |path: &PathBuf| path.file_stem().unwrap().to_string_lossy().into_owned();
     let mut files: Vec<_> = paths.map(|path| (name(&path), path)).collect();
     files.sort();
@@ -76,6 +80,19 @@ fn the_study_is_repeated_on_its_own_grid() {
         let grid = "15 30 60 75 100 120 160 240";
         assert_eq!(ids(gas).join(" "), grid);
     }
+}
+
+#[test]
+fn engines_have_names_with_their_flags() {
+    let file = folder().join(ENGINES);
+    let words = "engine-bench sweep --rounds 1 --engine as-reth-1 --engine as-reth-2 --engines";
+    let words = words.split(' ').map(OsString::from).chain([file.into()]);
+    let Verb::Sweep(args) = Cli::try_parse_from(words).unwrap().verb else {
+        panic!()
+    };
+    let settings = resolve::resolve(&args).unwrap();
+    let policies = settings.engines.iter().map(|engine| &*engine.set[0].value);
+    assert_eq!(policies.collect::<Vec<_>>(), ["reth-1.11", "reth-2.5"]);
 }
 
 #[test]

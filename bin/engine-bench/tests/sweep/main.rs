@@ -284,9 +284,15 @@ fn a_datadir_of_the_user_is_copied_unless_it_is_worked_on_in_place() {
     let base = |out: &str| world.journal(out)[0]["event"]["base"].clone();
     assert_eq!(base("copied"), base("placed"));
 
-    // It now ends at the last payload: a target ahead of it is refused, one behind is unwound to.
+    // It now ends at the last payload: a target ahead of it needs payloads that lead there, one behind is unwound to.
     let ahead = format!("{sweep} --target-block 9 --out @ahead");
-    world.refused(&ahead, &["--target-block 9 is above block 4"]);
+    world.refused(
+        &ahead,
+        &[
+            "head of the datadir is block 4, and to reach block 9",
+            "--lead-in",
+        ],
+    );
     world.ok(&format!("{sweep} --target-block 0 --out @unwound"));
     assert_eq!(base("unwound"), base("copied"));
 }

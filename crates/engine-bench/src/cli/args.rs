@@ -64,6 +64,10 @@ pub struct SweepArgs {
     /// bench-reth]
     #[arg(long = "engine", value_name = "NAME|PATH")]
     pub engines: Vec<String>,
+    /// File that names engines, with their programs, flags and environments [default: engine-bench/engines.toml in
+    /// the user's configuration folder]
+    #[arg(hide_short_help = true, long = "engines", value_name = "FILE")]
+    pub engines_file: Option<PathBuf>,
     /// Which state to generate
     #[command(flatten)]
     pub state: StateArgs,
@@ -93,7 +97,11 @@ pub struct SweepArgs {
     /// Replay these payloads: one folder per gas level (10M/, 40M/), or payloads of one level
     #[arg(long, value_name = "DIR")]
     pub payloads: Option<PathBuf>,
-    /// Block that every pass starts from [default: the head of the datadir]
+    /// Payloads from behind the head of --datadir up to the block that every pass starts from, such as a gas ramp:
+    /// replayed and written to disk once
+    #[arg(hide_short_help = true, long, value_name = "DIR", requires = "datadir")]
+    pub lead_in: Option<PathBuf>,
+    /// Block that every pass starts from [default: the last of --lead-in, or the head of the datadir]
     #[arg(hide_short_help = true, long, value_name = "N")]
     pub target_block: Option<u64>,
     /// Visits of every cell; intervals need two [default: as many as --precision takes]
@@ -138,8 +146,11 @@ pub struct SweepArgs {
     /// What to replay and discard before the measured pass: full, none, or a number of payloads
     #[arg(long, default_value = "full", value_name = "full|none|N")]
     pub warmup: WarmUp,
-    /// How the datadir is reset to the base block
-    #[arg(hide_short_help = true, long, value_enum, default_value_t = ResetMethod::Unwind)]
+    /// How the datadir is reset to the base block: unwind, copy, reflink, overlay or command:PROGRAM
+    ///
+    /// unwind is the engine's own; copy, reflink and overlay begin from a pristine datadir again. A command finds
+    /// ENGINE_BENCH_DATADIR, ENGINE_BENCH_PRISTINE and ENGINE_BENCH_TARGET_BLOCK in its environment.
+    #[arg(hide_short_help = true, long, value_name = "HOW", default_value_t)]
     pub reset: ResetMethod,
     /// Pause after every payload, as in 400ms [default: none]
     #[arg(hide_short_help = true, long, value_name = "D", value_parser = span("ms"))]

@@ -4,14 +4,17 @@
 //! level asked for, with every request body complete.
 
 mod generate;
+mod lead_in;
 
 pub use generate::Recipe;
 pub(crate) use generate::count;
+pub(crate) use lead_in::{last_block, lead_in};
 
 use crate::{
     client::BlockIdentity,
     sweep::{Gas, Level},
 };
+use alloy_primitives::B256;
 use engine_api::{PayloadSet, PreparedPayload};
 use eyre::{Report, Result, bail, ensure, eyre};
 use std::{
@@ -89,19 +92,42 @@ fn no_folder(above: &Path, gas: Gas) -> Report {
     )
 }
 
-/// A list of a level, on whatever block it builds.
+/// The payloads of a list that are replayed.
+#[derive(Debug)]
+pub(crate) struct List {
+    /// The block that the whole list builds on, by number and hash.
+    pub(crate) begins: (u64, B256),
+    /// At least one.
+    pub(crate) payloads: Vec<PreparedPayload>,
+}
+
+impl List {
+    /// The block that those build on that are replayed, by number and hash.
+    pub(crate) fn base(&self) -> (u64, B256) {
+        let first = self.payloads.first();
+        first.map_or(self.begins, |first| (first.number - 1, first.parent_hash))
+    }
+}
+
+/// A list of a level behind block `base`, or on whatever block it builds.
 ///
 /// # Errors
 /// When the folder is none, or the list is not one of the level.
-pub(crate) fn open(dir: &Path, level: Level) -> Result<PayloadSet> {
+pub(crate) fn open(dir: &Path, level: Level, base: Option<u64>) -> Result<List> {
     if !dir.is_dir() {
         return Err(no_folder(dir.parent().unwrap_or(Path::new(".")), level.gas));
     }
     let set = PayloadSet::open(dir)?;
-    let (found, shown) = (set.payloads().len(), dir.display());
+    let all = set.payloads();
+    // Those up to the base block lead to it.
+    let first = all
+        .iter()
+        .position(|payload| Some(payload.number) == base.map(|base| base + 1));
+    let behind = &all[first.unwrap_or(0)..];
+    let (found, shown) = (behind.len(), dir.display());
     let wanted = level.count.unwrap_or(found as u64);
     let taken = usize::try_from(wanted).ok();
-    let Some(payloads) = taken.and_then(|taken| set.payloads().get(..taken)) else {
+    let Some(payloads) = taken.and_then(|taken| behind.get(..taken)) else {
         bail!(
             "{shown} holds {found} payloads, and --count asks for {wanted}; lower it, or generate more"
         );
@@ -114,14 +140,17 @@ pub(crate) fn open(dir: &Path, level: Level) -> Result<PayloadSet> {
         "the payloads in {shown} use {mean} gas each, which does not fit --gas {gas}; give the level that they were \
          made for"
     );
-    Ok(set)
+    Ok(List {
+        begins: set.base(),
+        payloads: payloads.to_vec(),
+    })
 }
 
 /// The payloads of a list that a pass replays, on the base block.
 fn replayed(dir: &Path, level: Level, base: &BlockIdentity) -> Result<Vec<PreparedPayload>> {
-    let set = open(dir, level)?;
-    let (number, hash) = set.base();
-    if (number, hash) != (base.number(), base.hash) {
+    let list = open(dir, level, Some(base.number()))?;
+    if list.base() != (base.number(), base.hash) {
+        let (number, hash) = list.begins;
         let advice = if number == base.number() {
             "the datadir is of another chain or branch than the payloads".to_owned()
         } else {
@@ -134,8 +163,5 @@ fn replayed(dir: &Path, level: Level, base: &BlockIdentity) -> Result<Vec<Prepar
             base.hash
         );
     }
-    let mut payloads = set.payloads().to_vec();
-    let wanted = level.count.and_then(|count| usize::try_from(count).ok());
-    payloads.truncate(wanted.unwrap_or(usize::MAX));
-    Ok(payloads)
+    Ok(list.payloads)
 }

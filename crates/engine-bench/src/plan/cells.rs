@@ -205,7 +205,7 @@ pub(super) fn notes(settings: &Settings) -> Vec<String> {
             };
             notes.push(format!("{name} has no flag --{flag}: {meaning}"));
         }
-        if !engine.kind.can_unwind() && settings.reset != ResetMethod::Copy {
+        if !engine.kind.can_unwind() && settings.reset == ResetMethod::Unwind {
             notes.push(format!(
                 "{name} has no command that unwinds a datadir: it is reset by --reset copy"
             ));

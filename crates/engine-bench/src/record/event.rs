@@ -231,6 +231,18 @@ pub struct StateFacts {
     /// What the engine counts in its database; absent when it has no command for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub database: Option<DatabaseFacts>,
+    /// The reset itself; absent in journals of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reset: Option<ResetFacts>,
+}
+
+/// How a datadir was brought back.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResetFacts {
+    /// The method: of `--reset`, or what it came to with this engine and block.
+    pub method: String,
+    /// Time it took, without looking at what it left, in microseconds.
+    pub took_us: u64,
 }
 
 /// What an engine counts in its database.

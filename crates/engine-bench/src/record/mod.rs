@@ -22,8 +22,8 @@ pub mod sample;
 pub use attempt::{Attempt, Ended};
 pub use environment::Environment;
 pub use event::{
-    DatabaseFacts, Decision, Event, Failure, Interleaving, LevelDecision, PassFacts, Record, Start,
-    StateFacts, VisitFacts, VisitTimes,
+    DatabaseFacts, Decision, Event, Failure, Interleaving, LevelDecision, PassFacts, Record,
+    ResetFacts, Start, StateFacts, VisitFacts, VisitTimes,
 };
 pub(crate) use history::VOID_SUFFIX;
 pub use history::{History, RecordError};

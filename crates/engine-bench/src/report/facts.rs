@@ -52,6 +52,18 @@ pub(super) fn state_drift(report: &Report) -> Grid {
         .grid()
 }
 
+/// What bringing datadirs back took: a row per engine and method.
+pub(super) fn resets(report: &Report) -> Grid {
+    let seconds = |seconds: f64| format!("{seconds:.2}");
+    Columns::of(&report.resets)
+        .column("engine", |resets| resets.engine.clone())
+        .column("reset by", |resets| resets.method.clone())
+        .column("resets", |resets| resets.resets)
+        .column("median s", |resets| seconds(resets.median_s))
+        .column("longest s", |resets| seconds(resets.max_s))
+        .grid()
+}
+
 /// Visits that others disturbed: void ones, and those that count nevertheless.
 pub(super) fn disturbed(report: &Report) -> Grid {
     let details = |visit: &VisitReport| {

@@ -9,7 +9,9 @@ use super::{
     visits::{VisitReport, visits},
 };
 use crate::{
-    analyze::{self, Comparison, Level, NoiseFloor, Outcome, Ratio, Stall, Summary, Widths},
+    analyze::{
+        self, Comparison, Level, NoiseFloor, Outcome, Ratio, Resets, Stall, Summary, Widths,
+    },
     figures,
     guard::Preflight,
     profile::CellProfile,
@@ -59,6 +61,8 @@ pub struct Report {
     pub visits: Vec<VisitReport>,
     /// Where the time went.
     pub time_s: TimeSplit,
+    /// What bringing datadirs back took.
+    pub resets: Vec<Resets>,
     /// Part of the wall time in which an engine was answering payloads, 0 to 1.
     pub answering_fraction: f64,
     /// What gave no number.
@@ -124,6 +128,7 @@ impl Report {
             warnings: Vec::new(),
             visits: visits(outcome),
             time_s: outcome.time_s,
+            resets: analyze::resets(outcome),
             answering_fraction: outcome.time_s.answering(),
             failures: outcome.failures.clone(),
             guard: GuardReport::of(outcome),

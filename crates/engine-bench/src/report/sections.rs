@@ -103,7 +103,9 @@ pub(super) fn all(report: &Report) -> Vec<Section> {
             log: failed.map_or_else(Vec::new, |failure| failure.log.clone()),
             ..Section::new("failures", "Failures").lines(failures(report))
         },
-        Section::new("time", "Time").lines([facts::time(report)]),
+        Section::new("time", "Time")
+            .grid(facts::resets(report))
+            .lines([facts::time(report)]),
         Section::new("machine", "Machine")
             .grid(facts::preflight(report))
             .grid(facts::state_drift(report))

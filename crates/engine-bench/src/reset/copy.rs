@@ -42,6 +42,15 @@ pub enum Tables {
     Shared,
 }
 
+/// What a copy has in common with its original.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extents {
+    /// What the file system gives.
+    Any,
+    /// All of them, or there is no copy.
+    Shared,
+}
+
 /// A datadir that is only read.
 #[derive(Debug, Clone)]
 pub struct Pristine {
@@ -91,17 +100,51 @@ fn is_held(datadir: &Path) -> bool {
 /// Replaces `to` by a copy of a datadir, holes and all.
 ///
 /// # Errors
-/// When a process has it open, the disk is full or a file fails.
-pub fn copy_datadir(Pristine { path: from, tables }: &Pristine, to: &Path) -> Result<()> {
+/// When a process has it open, the disk is full, a file fails, or extents cannot be shared that are to be.
+pub fn copy_datadir(
+    Pristine { path: from, tables }: &Pristine,
+    to: &Path,
+    extents: Extents,
+) -> Result<()> {
     check_unused(from)?;
-    match fs::remove_dir_all(to) {
-        Err(reason) if reason.kind() != io::ErrorKind::NotFound => return Err(failed(to, reason)),
-        _ => {}
-    }
-    copy_folder(from, to, *tables).inspect_err(|_| {
+    remove(to)?;
+    copy_folder(from, to, (*tables, extents)).inspect_err(|_| {
         // Half a copy is of no use, and its space may be what is missing. The error that is told
         // is the one of the copy.
         let _ = fs::remove_dir_all(to);
+    })
+}
+
+/// Removes a folder that need not be there.
+pub(super) fn remove(dir: &Path) -> Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(reason) if reason.kind() != io::ErrorKind::NotFound => Err(failed(dir, reason)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether files below a folder `to` can share their extents with those of a datadir, or with each other where
+/// there is none yet.
+///
+/// # Errors
+/// When they cannot: why, and what to do.
+pub fn try_reflink(datadir: Option<&Path>, to: &Path) -> Result<()> {
+    let new = || tempfile::NamedTempFile::new_in(to).map_err(|reason| failed(to, reason));
+    let (original, copy) = (new()?, new()?);
+    let given = datadir.and_then(first_file);
+    let original = given.as_deref().unwrap_or(original.path());
+    clone_file(original, copy.path()).map_err(|reason| failed(to, reason))
+}
+
+fn first_file(dir: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(dir).ok()?.flatten();
+    let paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    let here = paths.iter().find(|path| path.is_file()).cloned();
+    here.or_else(|| {
+        paths
+            .iter()
+            .filter(|path| path.is_dir())
+            .find_map(|dir| first_file(dir))
     })
 }
 
@@ -112,11 +155,24 @@ fn failed(path: &Path, reason: io::Error) -> Report {
         io::ErrorKind::StorageFull => eyre!(
             "no space is left to write {path}; make room, or give --cache-dir a folder on a larger disk"
         ),
+        _ if is_unshared(&reason) => eyre!(
+            "failed to share the extents of {path} with its original: {reason}; that takes a file system such as \
+             XFS or Btrfs, and --cache-dir on the same one as the original: otherwise give --reset copy"
+        ),
         _ => eyre!("failed to copy {path}: {reason}"),
     }
 }
 
-fn copy_folder(from: &Path, to: &Path, tables: Tables) -> Result<()> {
+/// Whether a file system, or two, said that extents cannot be shared.
+fn is_unshared(reason: &io::Error) -> bool {
+    use nix::errno::Errno as E;
+    let codes = [E::EOPNOTSUPP, E::EXDEV, E::EINVAL, E::ENOTTY].map(|code| code as i32);
+    reason
+        .raw_os_error()
+        .is_some_and(|code| codes.contains(&code))
+}
+
+fn copy_folder(from: &Path, to: &Path, how: (Tables, Extents)) -> Result<()> {
     fs::create_dir_all(to).map_err(|reason| failed(to, reason))?;
     for entry in fs::read_dir(from).map_err(|reason| failed(from, reason))? {
         let entry = entry.map_err(|reason| failed(from, reason))?;
@@ -126,12 +182,16 @@ fn copy_folder(from: &Path, to: &Path, tables: Tables) -> Result<()> {
             .file_type()
             .map_err(|reason| failed(&source, reason))?;
         if kind.is_dir() {
-            copy_folder(&source, &target, tables)?;
+            copy_folder(&source, &target, how)?;
         } else if kind.is_file() && !NOT_COPIED.iter().any(|skipped| name == *skipped) {
-            if tables == Tables::Shared && share(&source, &target) {
+            if how.0 == Tables::Shared && share(&source, &target) {
                 continue;
             }
-            copy_file(&source, &target).map_err(|reason| failed(&target, reason))?;
+            let copied = match how.1 {
+                Extents::Any => copy_file(&source, &target),
+                Extents::Shared => clone_file(&source, &target),
+            };
+            copied.map_err(|reason| failed(&target, reason))?;
         }
     }
     Ok(())
@@ -190,6 +250,12 @@ fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Gives a new file the extents of another: no data is copied, and a write to either leaves the other as it is.
+fn clone_file(from: &Path, to: &Path) -> io::Result<()> {
+    let (source, target) = (File::open(from)?, File::create(to)?);
+    Ok(rustix::fs::ioctl_ficlone(&target, &source)?)
+}
+
 /// The next run of data at or after `position`; `None` when only a hole is left.
 fn next_extent(file: &File, position: u64, length: u64) -> io::Result<Option<(u64, u64)>> {
     if position >= length {
@@ -234,7 +300,7 @@ mod tests {
         fs::create_dir_all(&to).unwrap();
         fs::write(to.join("old"), "x").unwrap();
 
-        copy_datadir(&pristine(&from, Tables::Copied), &to).unwrap();
+        copy_datadir(&pristine(&from, Tables::Copied), &to, Extents::Any).unwrap();
 
         let copy = File::open(to.join("db/mdbx.dat")).unwrap();
         let mut read = [0; 6];
@@ -260,13 +326,14 @@ mod tests {
         assert!(
             copy_datadir(
                 &pristine(&from, Tables::Copied),
-                &dir.path().join("wall/to")
+                &dir.path().join("wall/to"),
+                Extents::Any
             )
             .is_err()
         );
-        copy_datadir(&pristine(&from, Tables::Copied), &to).unwrap();
+        copy_datadir(&pristine(&from, Tables::Copied), &to, Extents::Any).unwrap();
         fs::remove_dir_all(&from).unwrap();
-        let gone = copy_datadir(&pristine(&from, Tables::Copied), &to).unwrap_err();
+        let gone = copy_datadir(&pristine(&from, Tables::Copied), &to, Extents::Any).unwrap_err();
         assert!(gone.to_string().starts_with("failed to copy "), "{gone}");
         assert!(!to.exists());
     }
@@ -285,7 +352,7 @@ mod tests {
             (format!("4294967294\n{now_s}"), false),
         ] {
             fs::write(from.join("db/lock"), &lock).unwrap();
-            let copied = copy_datadir(&pristine(&from, Tables::Copied), &to);
+            let copied = copy_datadir(&pristine(&from, Tables::Copied), &to, Extents::Any);
             let error = copied.err().map(|error| error.to_string());
             let said = error.is_some_and(|error| error.contains(&named));
             assert_eq!(said, refused, "{lock}");
@@ -293,10 +360,11 @@ mod tests {
         fs::create_dir(from.join("geth")).unwrap();
         let held = File::create(from.join(HELD_FILE)).unwrap();
         held.lock().unwrap();
-        let refused = copy_datadir(&pristine(&from, Tables::Shared), &to).unwrap_err();
+        let refused =
+            copy_datadir(&pristine(&from, Tables::Shared), &to, Extents::Any).unwrap_err();
         assert!(refused.to_string().contains("geth/LOCK"), "{refused}");
         held.unlock().unwrap();
-        copy_datadir(&pristine(&from, Tables::Shared), &to).unwrap();
+        copy_datadir(&pristine(&from, Tables::Shared), &to, Extents::Any).unwrap();
     }
 
     #[test]
@@ -310,7 +378,7 @@ mod tests {
             (Tables::Copied, [false; 2]),
             (Tables::Shared, [true, false]),
         ] {
-            copy_datadir(&pristine(&from, tables), &to).unwrap();
+            copy_datadir(&pristine(&from, tables), &to, Extents::Any).unwrap();
             let inode = |path: PathBuf| fs::metadata(path).unwrap().ino();
             let is_same = |name| inode(from.join(name)) == inode(to.join(name));
             assert_eq!(names.each_ref().map(is_same), shared, "{tables:?}");

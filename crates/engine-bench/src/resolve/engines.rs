@@ -3,6 +3,7 @@
 //! Invariant: what an engine is, it says itself (`--version`); which flags of the axes it has, its
 //! own help says. Names of engines are unique in a sweep.
 
+use super::named::NamedEngines;
 use crate::{
     engine::{self, help, names_flag, output_of},
     sweep::{EMBEDDED_ENGINE, EngineKind, EngineSpec, Version, is_engine_flag},
@@ -29,15 +30,20 @@ pub(crate) fn embedded_engine() -> Result<EngineSpec> {
     })
 }
 
-/// The engines as typed, each `bench-reth`, a name on the PATH, a path, or `NAME=PATH`.
+/// The engines as typed, each `bench-reth`, one that has a name in a file, a program's name on the PATH, a path, or
+/// one of these behind `NAME=`.
 ///
 /// # Errors
 /// When one is no program, two have the same name, or none has a flag of the knobs.
-pub(super) fn engines(typed: &[String], knobs: &[&str]) -> Result<Vec<EngineSpec>> {
+pub(super) fn engines(
+    typed: &[String],
+    named: &NamedEngines,
+    knobs: &[&str],
+) -> Result<Vec<EngineSpec>> {
     if typed.is_empty() {
         return Ok(vec![embedded_engine()?]);
     }
-    let engines = typed.iter().map(|text| engine(text));
+    let engines = typed.iter().map(|text| engine(text, named));
     let mut engines: Vec<EngineSpec> = engines.collect::<Result<_>>()?;
     let mut names = BTreeSet::new();
     for EngineSpec { name, .. } in &engines {
@@ -58,10 +64,10 @@ pub(super) fn engines(typed: &[String], knobs: &[&str]) -> Result<Vec<EngineSpec
     Ok(engines)
 }
 
-fn engine(typed: &str) -> Result<EngineSpec> {
+fn engine(typed: &str, named: &NamedEngines) -> Result<EngineSpec> {
     let unknown = || {
         eyre!(
-            "--engine `{typed}` is neither bench-reth nor a program; give the path of an executable or its name on \
+            "--engine `{typed}` is neither bench-reth, nor an engine of --engines, nor a program; give the path of an executable or its name on \
              the PATH, as in ./target/release/reth, geth or old=./bench-reth"
         )
     };
@@ -69,6 +75,9 @@ fn engine(typed: &str) -> Result<EngineSpec> {
         Some((name, place)) => (Some(name.to_owned()), place),
         None => (None, typed),
     };
+    let known = named.get(place);
+    let name = name.or_else(|| known.map(|_| place.to_owned()));
+    let place = known.map_or(place, |known| &known.place);
     let mut engine = if place == EMBEDDED_ENGINE {
         embedded_engine()?
     } else {
@@ -84,12 +93,13 @@ fn engine(typed: &str) -> Result<EngineSpec> {
         }
     };
     engine.name = name.unwrap_or(engine.name);
+    engine.set = known.map_or_else(Vec::new, |known| known.set.clone());
     ensure!(!engine.name.is_empty(), unknown());
     Ok(engine)
 }
 
 /// The program at a path, or of that name in a folder of PATH.
-fn find_program(place: &str) -> Option<PathBuf> {
+pub(super) fn find_program(place: &str) -> Option<PathBuf> {
     let runs = |path: &PathBuf| path.is_file() && access(path, AccessFlags::X_OK).is_ok();
     let at = |path: PathBuf| path.canonicalize().ok().filter(runs);
     let on_path = || {
@@ -135,6 +145,7 @@ pub(crate) fn version_line(program: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::named::NamedEngine;
     use super::*;
     use std::process::Command;
 
@@ -151,6 +162,37 @@ mod tests {
             .status();
         assert!(written.unwrap().success());
         path.to_str().unwrap().to_owned()
+    }
+
+    /// The engines as typed, with two that have names.
+    fn named(typed: &[String], knobs: &[&str]) -> Result<Vec<EngineSpec>> {
+        let engine = |place: &str| NamedEngine {
+            place: place.to_owned(),
+            set: vec!["engine.y=1".parse().unwrap()],
+        };
+        let named = [("mine", "bench-reth"), ("lost", "/no/such/program")];
+        let named = named.map(|(name, place)| (name.to_owned(), engine(place)));
+        engines(typed, &named.into(), knobs)
+    }
+
+    #[test]
+    fn an_engine_of_a_file_keeps_its_name_unless_it_is_given_another() {
+        let typed = ["mine", "other=mine", "bench-reth"].map(str::to_owned);
+        let found = named(&typed, &[]).unwrap();
+        let names: Vec<_> = found.iter().map(|engine| engine.name.as_str()).collect();
+        assert_eq!(names, ["mine", "other", "bench-reth"]);
+        let set: Vec<_> = found.iter().map(|engine| engine.set.len()).collect();
+        assert_eq!(set, [1, 1, 0]);
+        assert!(
+            found
+                .iter()
+                .all(|engine| engine.kind == EngineKind::BenchReth)
+        );
+        let refused = named(&["lost".to_owned()], &[]).unwrap_err().to_string();
+        assert!(
+            refused.contains("`lost`") && refused.contains("nor an engine of --engines"),
+            "{refused}"
+        );
     }
 
     #[test]
@@ -174,7 +216,7 @@ mod tests {
         let geth = program(dir.path(), "geth", "geth version 1", "");
         let (old, other) = (format!("old={geth}"), "other=bench-reth".to_owned());
         let typed = [geth.clone(), old, other];
-        let found = engines(&typed, &[]).unwrap();
+        let found = named(&typed, &[]).unwrap();
         let names: Vec<_> = found.iter().map(|engine| engine.name.as_str()).collect();
         assert_eq!(names, ["geth", "old", "other"]);
         assert_eq!(found[1].kind, EngineKind::Geth);
@@ -186,7 +228,7 @@ mod tests {
             vec![dir.path().to_str().unwrap().to_owned()],
             vec!["/proc/self/status".to_owned()],
         ] {
-            assert!(engines(&refused, &[]).is_err(), "{refused:?}");
+            assert!(named(&refused, &[]).is_err(), "{refused:?}");
         }
     }
 
@@ -196,13 +238,13 @@ mod tests {
         let reth = program(dir.path(), "reth", "reth 1", "  --engine.chunk <N>\n --x");
         let geth = program(dir.path(), "geth", "geth version 1", "--cache value");
         let knobs = ["engine.chunk", "cache", "env:A", "mix"];
-        let found = engines(&[reth.clone(), geth.clone()], &knobs).unwrap();
+        let found = named(&[reth.clone(), geth.clone()], &knobs).unwrap();
         assert_eq!(found[0].lacks, ["cache"]);
         assert_eq!(found[1].lacks, ["engine.chunk"]);
         // Part of a flag is another flag: hidden in one engine, nowhere in the other.
-        let hidden = engines(&[reth, geth.clone()], &["engine.chun"]).unwrap();
+        let hidden = named(&[reth, geth.clone()], &["engine.chun"]).unwrap();
         assert!(hidden[0].lacks.is_empty() && hidden[1].lacks == ["engine.chun"]);
-        let refused = engines(&[geth], &["cach"]).unwrap_err();
+        let refused = named(&[geth], &["cach"]).unwrap_err();
         assert!(refused.to_string().contains("--cach"), "{refused}");
     }
 
@@ -218,7 +260,7 @@ mod tests {
             .args([path.as_os_str(), script.as_ref()])
             .status();
         assert!(written.unwrap().success());
-        let found = engines(&[path.to_str().unwrap().to_owned()], &[]).unwrap();
+        let found = named(&[path.to_str().unwrap().to_owned()], &[]).unwrap();
         assert_eq!(found[0].lacks, ["ipcdisable"]);
         assert_eq!(found[0].version, Some(Version(1, 9, 3)));
         assert!(!found[0].tells_persisted_blocks());

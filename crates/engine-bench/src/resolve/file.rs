@@ -175,7 +175,7 @@ fn advice(key: &str) -> String {
 }
 
 /// A value that is one word; `None` when it is none, or would be read as several.
-fn scalar(value: &Value) -> Option<String> {
+pub(super) fn scalar(value: &Value) -> Option<String> {
     let text = match value {
         Value::String(text) => text.clone(),
         Value::Integer(number) => number.to_string(),

@@ -5,6 +5,7 @@
 mod engines;
 mod file;
 mod merge;
+mod named;
 mod schema;
 mod shown;
 
@@ -23,7 +24,7 @@ use crate::{
         Level, MIX_AXIS, Order, PayloadSource, ResetMethod, Setting, Settings, default_count,
     },
 };
-use engines::engines;
+use engines::{engines, find_program};
 use eyre::{Result, bail, ensure, eyre};
 use std::{
     collections::BTreeSet,
@@ -77,7 +78,8 @@ pub fn resolve(args: &SweepArgs) -> Result<Settings> {
     check_set(&axes, &args.set)?;
     let knobs = axes.iter().map(|axis| axis.flag.as_str());
     let set = args.set.iter().map(|setting| setting.flag.as_str());
-    let mut engines = engines(&args.engines, &knobs.chain(set).collect::<Vec<_>>())?;
+    let named = named::read(args.engines_file.as_deref())?;
+    let mut engines = engines(&args.engines, &named, &knobs.chain(set).collect::<Vec<_>>())?;
     for engine in &mut engines {
         engine.chain = args.chain.as_deref().map(chain).transpose()?;
     }
@@ -96,6 +98,11 @@ pub fn resolve(args: &SweepArgs) -> Result<Settings> {
         exclude: args.exclude.clone(),
         levels: levels(args),
         payloads: payloads(args)?,
+        lead_in: args
+            .lead_in
+            .as_deref()
+            .map(|path| existing("the folder of --lead-in", path))
+            .transpose()?,
         target_block: args.target_block,
         rounds: rounds(args),
         adaptive: args.rounds.is_none().then_some(adaptive),
@@ -111,7 +118,7 @@ pub fn resolve(args: &SweepArgs) -> Result<Settings> {
         },
         allow_fallback: args.allow_fallback,
         warmup: args.warmup,
-        reset: args.reset,
+        reset: reset(&args.reset)?,
         wait_time_ms: args.wait_time.map_or(0, millis),
         wait_for_persistence: args.wait_for_persistence,
         persistence_threshold: PERSISTENCE_THRESHOLD,
@@ -186,15 +193,37 @@ fn check_bases(engines: &[EngineSpec], base: &BaseSource, args: &SweepArgs) -> R
             format!("is for a single engine, and the sweep has {engines}")
         }
         _ if args.interleave => "makes no copies, and --interleave needs several".to_owned(),
-        _ if args.reset == ResetMethod::Copy => {
-            "changes the datadir that --reset copy would copy".to_owned()
+        _ if args.reset.starts_afresh() => {
+            format!(
+                "changes the datadir that --reset {} begins from",
+                args.reset
+            )
         }
+        (Some(_), _) if args.reset != ResetMethod::Unwind => return Ok(()),
         (Some(EngineSpec { name, .. }), _) => {
             format!("needs an engine that can unwind, which `{name}` cannot")
         }
         (None, _) => return Ok(()),
     };
     bail!("--in-place {conflict}; omit it to work on a copy")
+}
+
+/// The method, with the program of a command found.
+fn reset(typed: &ResetMethod) -> Result<ResetMethod> {
+    let ResetMethod::Command(words) = typed else {
+        return Ok(typed.clone());
+    };
+    let mut words = words.clone();
+    if let Some(program) = words.first_mut() {
+        let found = find_program(program);
+        let found = found.and_then(|path| path.into_os_string().into_string().ok());
+        *program = found.ok_or_else(|| {
+            eyre!(
+                "--reset {typed}: `{program}` is no program; give the path of an executable or its name on the PATH"
+            )
+        })?;
+    }
+    Ok(ResetMethod::Command(words))
 }
 
 fn check_waits(engines: &[EngineSpec], args: &SweepArgs) -> Result<()> {

@@ -29,7 +29,7 @@ pub(super) enum Shape {
 }
 
 /// Every key. What says where to write or how to print is not the sweep's own and has none.
-pub(super) const KEYS: [(&str, Shape); 35] = [
+pub(super) const KEYS: [(&str, Shape); 37] = [
     ("question", Shape::Question),
     ("chunks", Shape::List),
     ("gas", Shape::List),
@@ -39,6 +39,7 @@ pub(super) const KEYS: [(&str, Shape); 35] = [
     ("base", Shape::Values),
     ("exclude", Shape::Exclusions),
     ("engine", Shape::Engines),
+    ("engines", Shape::Path),
     ("profile", Shape::Text),
     ("seed", Shape::Number),
     ("mix", Shape::List),
@@ -47,6 +48,7 @@ pub(super) const KEYS: [(&str, Shape); 35] = [
     ("in-place", Shape::Switch),
     ("chain", Shape::Text),
     ("payloads", Shape::Path),
+    ("lead-in", Shape::Path),
     ("target-block", Shape::Number),
     ("rounds", Shape::Number),
     ("precision", Shape::Text),
@@ -167,8 +169,10 @@ mod tests {
         let schema = schema();
         let words = |key: &str| &schema["properties"][key]["enum"];
         assert_eq!(words("guard"), &json!(["warn", "void", "off"]));
-        assert_eq!(words("reset"), &json!(["unwind", "copy"]));
-        assert!(words("order").as_array().unwrap().contains(&json!("abba")));
+        assert_eq!(
+            words("order"),
+            &json!(["random", "williams", "abba", "sequential"])
+        );
         for key in ["profile", "budget", "in-place", "warmup"] {
             assert!(words(key).is_null(), "{key}");
         }

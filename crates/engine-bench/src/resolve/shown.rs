@@ -43,7 +43,9 @@ fn rows(settings: &Settings) -> Vec<Row> {
 fn choices(settings: &Settings) -> Vec<Row> {
     let engines = settings.engines.iter().map(|engine| {
         let (name, program, kind) = (&engine.name, engine.program.display(), engine.kind.name());
-        ("engine", format!("{name} = {program} ({kind})"))
+        let own = engine.set.iter().map(|set| format!(", {set}"));
+        let own: String = own.collect();
+        ("engine", format!("{name} = {program} ({kind}{own})"))
     });
     let axes = settings.axes.iter().filter(|axis| axis.flag != MIX_AXIS);
     let axes = axes.map(|axis| {
@@ -93,6 +95,8 @@ fn workload(settings: &Settings) -> Vec<Row> {
             rows.push(("chain", chain.unwrap_or_else(of_datadir)));
         }
     }
+    let lead_in = settings.lead_in.iter();
+    rows.extend(lead_in.map(|folder| ("lead-in", folder.display().to_string())));
     let target = settings.target_block.map(|block| block.to_string());
     let target = target.unwrap_or_else(|| "the head of the datadir".to_owned());
     rows.push(("target-block", target));
@@ -120,7 +124,7 @@ fn measuring(settings: &Settings) -> [Row; 14] {
         ("guard", word(&settings.guard)),
         ("allow-fallback", settings.allow_fallback.to_string()),
         ("warmup", warmup),
-        ("reset", word(&settings.reset)),
+        ("reset", settings.reset.to_string()),
         ("wait-time", ms(settings.wait_time_ms)),
         ("wait-for-persistence", on_disk),
         ("ready-timeout", ms(settings.ready_timeout_ms)),

@@ -21,6 +21,7 @@ pub(super) async fn state_of(workspace: &Workspace, dir: &Path) -> StateFacts {
     StateFacts {
         datadir_bytes: reset::file_bytes(&workspace.datadir),
         database: database(workspace, dir).await,
+        reset: None,
     }
 }
 

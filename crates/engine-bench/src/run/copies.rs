@@ -9,7 +9,7 @@ use crate::{
     cache, guard,
     plan::{Cell, Plan},
     reset::{self, Pristine, Workspace},
-    sweep::BaseSource,
+    sweep::{BaseSource, ResetMethod},
 };
 use eyre::{Result, bail};
 use std::{
@@ -58,7 +58,7 @@ impl Prepared {
             if let Some(above) = copy.datadir.parent() {
                 fs::create_dir_all(above).in_step(Step::State)?;
             }
-            reset::copy_datadir(&copy.pristine, &copy.datadir)
+            copy.renew()
                 .in_step(Step::State)
                 .map_err(|error| disk::remark(error, self.lock.dir(), self.lock.dir()))?;
             self.copied.borrow_mut().insert(copy.datadir.clone());
@@ -92,6 +92,12 @@ pub(super) fn check_disk(
     work: &Path,
     pristine: &dyn Fn(&str) -> Option<Pristine>,
 ) -> Result<()> {
+    if matches!(
+        plan.settings.reset,
+        ResetMethod::Reflink | ResetMethod::Overlay
+    ) {
+        return Ok(());
+    }
     let disk = guard::nearest(work);
     let interleave = plan.settings.interleave;
     let growth = if interleave { GROWTH_BYTES } else { 0 };

@@ -26,6 +26,8 @@ fn inert_on(settings: &Settings, cpus: usize) -> Vec<String> {
         return Vec::new();
     }
     let engines = settings.engines.iter();
+    let preloads = |engine: &&EngineSpec| engine.set.iter().any(|set| set.flag == PRELOAD);
+    let engines = engines.filter(|engine| !preloads(engine));
     let engines = engines.filter(|engine| engine.has(axis) && engine.kind.root_task_cpus() > cpus);
     let told = engines.map(|EngineSpec { name, kind, .. }| {
         let needed = kind.root_task_cpus();

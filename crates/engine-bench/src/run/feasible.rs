@@ -1,7 +1,7 @@
 //! What is known to be impossible before anything is made or measured.
 //!
 //! Invariant: refuses only what every visit, or every visit of a cell, would fail at, with the value, the
-//! reason and the next step. Nothing is written.
+//! reason and the next step. Nothing is written that stays.
 
 use super::{copies, probe, state};
 use crate::{
@@ -11,8 +11,8 @@ use crate::{
     plan::Plan,
     reset,
     sweep::{
-        BaseSource, EngineKind, EngineSpec, Gas, Level, PayloadSource, Settings, flag_text,
-        is_engine_flag,
+        BaseSource, EngineKind, EngineSpec, Gas, Level, PayloadSource, ResetMethod, Settings,
+        flag_text, is_engine_flag,
     },
 };
 use eyre::{Report, Result, bail, ensure, eyre};
@@ -55,6 +55,7 @@ pub fn check_feasible(plan: &Plan) -> Result<()> {
     for engine in &settings.engines {
         flags(settings, engine)?;
     }
+    reset_method(settings)?;
     let cache = Cache::new(&settings.cache_dir);
     let pristine = |name: &str| {
         let engine = settings.engines.iter().find(|engine| engine.name == name)?;
@@ -101,6 +102,21 @@ fn datadir(settings: &Settings, engine: &EngineSpec) -> Result<()> {
         );
     }
     reset::check_unused(path)
+}
+
+/// The file systems can do what the way to reset takes.
+fn reset_method(settings: &Settings) -> Result<()> {
+    let work = guard::nearest(&settings.cache_dir);
+    let given = match &settings.base {
+        BaseSource::Datadir { path, .. } => Some(path.as_path()),
+        BaseSource::Generated { .. } => None,
+    };
+    let tried = match settings.reset {
+        ResetMethod::Reflink => reset::try_reflink(given, work),
+        ResetMethod::Overlay => reset::try_overlay(work),
+        _ => Ok(()),
+    };
+    tried.map_err(|error| eyre!("--reset {}: {error}", settings.reset))
 }
 
 /// A generated state has the base block, and its disk has room for it.
@@ -179,13 +195,20 @@ fn payloads(settings: &Settings) -> Result<()> {
     };
     let mut base = match settings.base {
         BaseSource::Generated { .. } => Some((0, "a generated state consists of".to_owned())),
-        BaseSource::Datadir { .. } => settings
-            .target_block
-            .map(|target| (target, "--target-block names".to_owned())),
+        BaseSource::Datadir { .. } => match (settings.target_block, &settings.lead_in) {
+            (Some(target), _) => Some((target, "--target-block names".to_owned())),
+            (None, Some(folder)) => {
+                let last = payload::last_block(folder)?;
+                Some((last, "the last payload of --lead-in is".to_owned()))
+            }
+            (None, None) => None,
+        },
     };
     for level in &settings.levels {
         let dir = payload::level_folder(path, *level, settings.levels.len());
-        let block = payload::open(&dir, *level).map_err(Report::msg)?.base().0;
+        let named = base.as_ref().map(|(block, _)| *block);
+        let list = payload::open(&dir, *level, named).map_err(Report::msg)?;
+        let block = list.base().0;
         let dir = dir.display();
         let (expected, source) =
             base.get_or_insert_with(|| (block, format!("the payloads in {dir} build on")));
@@ -201,7 +224,9 @@ fn payloads(settings: &Settings) -> Result<()> {
 
 /// No knob keeps the blocks off the disk that are to be waited for.
 fn persistence(settings: &Settings) -> Result<()> {
-    let set = settings.set.iter().map(|set| (&set.flag, &set.value));
+    let own = settings.engines.iter().flat_map(|engine| &engine.set);
+    let set = settings.set.iter().chain(own);
+    let set = set.map(|set| (&set.flag, &set.value));
     let axes = settings.axes.iter();
     let swept = axes.flat_map(|axis| axis.values.iter().map(|value| (&axis.flag, value)));
     for (flag, value) in set.chain(swept).filter(|_| settings.wait_for_persistence) {
@@ -221,7 +246,7 @@ fn persistence(settings: &Settings) -> Result<()> {
 
 /// The engine's own parser takes every flag and every value of the sweep.
 fn flags(settings: &Settings, engine: &EngineSpec) -> Result<()> {
-    let set = settings.set.iter();
+    let set = settings.set.iter().chain(&engine.set);
     let set = set.map(|set| (&set.flag, slice::from_ref(&set.value)));
     let axes = settings.axes.iter();
     let axes = axes.map(|axis| (&axis.flag, axis.values.as_slice()));

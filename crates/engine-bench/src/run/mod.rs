@@ -4,6 +4,7 @@
 //! computes no statistics. A failed visit is written down with its step and cause, and the next
 //! visit begins.
 
+mod advance;
 mod attest;
 mod copies;
 mod disk;

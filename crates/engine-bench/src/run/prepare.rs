@@ -9,7 +9,7 @@ use crate::{
     client::BlockIdentity,
     engine,
     payload::PayloadStore,
-    reset::{self, Pristine, Workspace},
+    reset::{self, Mounts, Pristine, Workspace},
     resolve,
     sweep::{BaseSource, EngineKind, EngineSpec, PayloadSource, ResetMethod, Settings},
 };
@@ -40,6 +40,8 @@ pub struct Prepared {
     /// File with the secret.
     pub jwt_file: PathBuf,
     pub(super) workspaces: Vec<Workspace>,
+    /// What is mounted in the working folder; unmounted before the lock is given back.
+    pub(super) _mounts: Mounts,
     pub(super) lock: WorkLock,
     /// Copies beside those of `workspaces` that hold the base state by now.
     pub(super) copied: RefCell<HashSet<PathBuf>>,
@@ -70,6 +72,7 @@ pub async fn prepare(
     let cache = Cache::new(&settings.cache_dir);
     let lock = cache.lock_work().in_step(Step::State)?;
     engine::stop_leftovers(lock.dir()).in_step(Step::Leftover)?;
+    let mounts = Mounts::below(lock.dir()).in_step(Step::Leftover)?;
     let jwt_file = lock.dir().join("jwt.hex");
     let secret = fresh_secret(&jwt_file)?;
     let preparing = Preparing {
@@ -90,6 +93,7 @@ pub async fn prepare(
         secret,
         jwt_file,
         workspaces,
+        _mounts: mounts,
         lock,
         copied: RefCell::default(),
     })
@@ -140,23 +144,25 @@ impl Preparing<'_> {
             pristine.path.clone()
         } else {
             self.progress.message("copying the base state".to_owned());
-            let copy = copy_dir(self.work, &spec.name, 0);
-            reset::copy_datadir(&pristine, &copy).in_step(Step::State)?;
-            copy
+            copy_dir(self.work, &spec.name, 0)
         };
-        Ok(Workspace {
+        let method = match &self.settings.reset {
+            ResetMethod::Unwind if !spec.kind.can_unwind() => ResetMethod::Copy,
+            method => method.clone(),
+        };
+        let workspace = Workspace {
             engine: spec.clone(),
             datadir,
             pristine,
             pristine_head: 0,
-            method: match (in_place, spec.kind.can_unwind()) {
-                (_, false) => ResetMethod::Copy,
-                (true, true) => ResetMethod::Unwind,
-                (false, true) => self.settings.reset,
-            },
+            method,
             asked_bytes: 0,
             pid_file: self.work.join("engine.pid"),
-        })
+        };
+        if !in_place {
+            workspace.renew().in_step(Step::State)?;
+        }
+        Ok(workspace)
     }
 
     /// An engine that builds payloads, on the same base block; `None` when none are to be built.

@@ -11,7 +11,7 @@ use crate::{
     guard,
     payload::{self, PayloadStore, Recipe},
     reset::Workspace,
-    sweep::{BaseSource, Gas, Level, PayloadSource, ResetMethod, Settings},
+    sweep::{BaseSource, EngineSpec, Gas, Level, PayloadSource, ResetMethod, Settings},
 };
 use alloy_primitives::B256;
 use engine_api::JwtSecret;
@@ -20,6 +20,14 @@ use std::{
     time::Duration,
 };
 
+/// An engine that was started to be asked.
+pub(super) struct Asked {
+    pub(super) engine: Engine,
+    pub(super) node: Node,
+    /// The block that its datadir ends at.
+    pub(super) head: BlockIdentity,
+}
+
 impl Preparing<'_> {
     /// Completes the workspace with the head found in it; gives the base block and the engine's
     /// version beside it.
@@ -27,14 +35,25 @@ impl Preparing<'_> {
         &self,
         mut workspace: Workspace,
     ) -> Result<(Workspace, BlockIdentity, String), StepError> {
-        let (engine, mut node) = self.start(&workspace, "ask").await?;
-        let head = node.head().await.in_step(Step::Attest)?;
-        let base = self.base_block(&mut node, &head).await?;
+        let asked = self.start(&workspace, "ask").await?;
+        let found = asked.head.number();
+        let target = self.target()?.unwrap_or(found);
+        let asked = self.advance(&workspace, asked, target).await?;
+        let Asked {
+            engine,
+            mut node,
+            head,
+        } = asked;
+        let base = self.base_block(&mut node, &head, target).await?;
         let version = node.version().await.in_step(Step::Attest)?;
         workspace.asked_bytes = guard::own_memory_bytes(engine.pid()).unwrap_or(0);
         engine.stop().in_step(Step::Stop)?;
+        if head.number() > found {
+            self.keep(&mut workspace)?;
+        }
         workspace.pristine_head = head.number();
-        if base != head {
+        let is_own = matches!(workspace.method, ResetMethod::Command(_));
+        if base != head && !is_own {
             workspace
                 .unwind_command(base.number())
                 .in_step(Step::State)?;
@@ -43,39 +62,39 @@ impl Preparing<'_> {
         Ok((workspace, base, version))
     }
 
-    async fn start(
+    /// Starts an engine and asks where its datadir ends.
+    pub(super) async fn start(
         &self,
         workspace: &Workspace,
         purpose: &str,
-    ) -> Result<(Engine, Node), StepError> {
-        let name = cache::file_safe(&workspace.engine.name);
+    ) -> Result<Asked, StepError> {
         let knobs = self.settings.knobs_of(&workspace.engine, &[]);
-        let log = self.logs.join(format!("{name}-{purpose}.log"));
-        start(self.settings, workspace, self.jwt, &knobs, log).await
+        let log = self.log_of(&workspace.engine, purpose);
+        let (engine, mut node) = start(self.settings, workspace, self.jwt, &knobs, log).await?;
+        let head = node.head().await.in_step(Step::Attest)?;
+        Ok(Asked { engine, node, head })
     }
 
-    /// The target block, or the head.
+    /// Where an engine's log goes during the preparation.
+    pub(super) fn log_of(&self, engine: &EngineSpec, purpose: &str) -> PathBuf {
+        let name = cache::file_safe(&engine.name);
+        self.logs.join(format!("{name}-{purpose}.log"))
+    }
+
+    /// The target block, which is no higher than the head.
     async fn base_block(
         &self,
         node: &mut Node,
         head: &BlockIdentity,
+        target: u64,
     ) -> Result<BlockIdentity, StepError> {
-        let Some(target) = self.settings.target_block else {
+        if target == head.number() {
             return Ok(*head);
-        };
-        let refused = |cause: String| StepError::new(Step::State, &cause);
-        if target > head.number() {
-            let last = head.number;
-            return Err(refused(format!(
-                "--target-block {target} is above block {last}, the head of the datadir; give at \
-                 most {last}"
-            )));
         }
         let block = node.block(target).await.in_step(Step::Attest)?;
         block.ok_or_else(|| {
-            refused(format!(
-                "the engine has no block {target}; give another --target-block"
-            ))
+            let cause = format!("the engine has no block {target}; give another --target-block");
+            StepError::new(Step::State, &cause)
         })
     }
 
@@ -167,7 +186,8 @@ impl Preparing<'_> {
             .await
             .in_step(Step::Reset)?;
         let purpose = format!("generate-{}", level.gas);
-        let (engine, mut node) = self.start(workspace, &purpose).await?;
+        let asked = self.start(workspace, &purpose).await?;
+        let (engine, mut node) = (asked.engine, asked.node);
         self.attest_origin(&mut node).await?;
         let on_block = || self.progress.advance();
         let folder = recipe
@@ -222,7 +242,11 @@ pub(super) async fn start(
 /// Has a datadir copied that an unwind to the base block would leave without its stored tries.
 fn keep_tries(workspace: &mut Workspace, base: u64) -> Result<(), StepError> {
     let least = workspace.engine.kind.lowest_unwind_target();
-    if base >= least {
+    let unwinds = match workspace.method {
+        ResetMethod::Command(_) => false,
+        _ => !workspace.method.starts_afresh() || workspace.pristine_head != base,
+    };
+    if base >= least || !unwinds {
         return Ok(());
     }
     let advice = match (workspace.is_in_place(), workspace.pristine_head == base) {

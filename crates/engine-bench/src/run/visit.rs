@@ -14,8 +14,8 @@ use crate::{
     payload::Payloads,
     plan::{self, Visit},
     record::{
-        self, ENGINE_LOG, MEASURED_DIR, PassFacts, Sample, StateFacts, VISITS_DIR, VisitFacts,
-        VisitTimes, WARMUP_DIR, log, sample,
+        self, ENGINE_LOG, MEASURED_DIR, PassFacts, ResetFacts, Sample, StateFacts, VISITS_DIR,
+        VisitFacts, VisitTimes, WARMUP_DIR, log, sample,
     },
     reset::Workspace,
     sweep::{Level, Settings, WarmUp},
@@ -244,11 +244,15 @@ impl Visiting<'_> {
     ) -> Result<StateFacts, StepError> {
         engine::stop_leftover(&workspace.pid_file).in_step(Step::Leftover)?;
         let target = self.prepared.base.number();
-        workspace
-            .reset(target, &dir.join(RESET_LOG))
-            .await
-            .in_step(Step::Reset)?;
-        let state = attest::state_of(workspace, dir).await;
+        let began = Instant::now();
+        let reset = workspace.reset(target, &dir.join(RESET_LOG)).await;
+        reset.in_step(Step::Reset)?;
+        let took_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let mut state = attest::state_of(workspace, dir).await;
+        state.reset = Some(ResetFacts {
+            method: workspace.method_name(target),
+            took_us,
+        });
         match attest::lost_tries(&state) {
             None => Ok(state),
             Some(cause) => Err(StepError::new(Step::Attest, &cause)),

@@ -2,7 +2,7 @@
 //!
 //! Invariant: names of engines are unique in a sweep.
 
-use super::{Axis, Version};
+use super::{Axis, Setting, Version};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -21,6 +21,9 @@ pub struct EngineSpec {
     /// The chain of a datadir that was given: a file, or a name that the engine knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
+    /// What it is always started with, unless the sweep says otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<Setting>,
     /// Flags that this engine does not have: on an axis it has one cell for all values, otherwise it is started
     /// without it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -64,6 +67,11 @@ impl EngineKind {
     /// Whether the engine has a command that unwinds a datadir.
     pub fn can_unwind(self) -> bool {
         self != Self::Geth
+    }
+
+    /// Whether it has reth's command line.
+    pub fn speaks_as_reth(self) -> bool {
+        matches!(self, Self::BenchReth | Self::Reth)
     }
 
     /// The lowest block to which an unwind leaves the stored tries whole: reth's to block 0 clears them, and

@@ -4,11 +4,13 @@
 
 mod engine;
 mod knob;
+mod reset;
 mod value;
 mod version;
 
 pub use engine::{EngineKind, EngineSpec};
 pub use knob::{Design, Exclusion, Setting};
+pub use reset::ResetMethod;
 pub use value::{
     Axis, ChunkList, Gas, GasList, MIX_AXIS, SWITCH_OFF, SWITCH_ON, VARIABLE_PREFIX, ValueError,
     WarmUp, duration, percent,
@@ -55,6 +57,9 @@ pub struct Settings {
     pub base: BaseSource,
     /// Where the payloads come from.
     pub payloads: PayloadSource,
+    /// Payloads that lead from the head of the base state to that block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lead_in: Option<PathBuf>,
     /// The block every pass starts from; `None` is the head of the base state.
     pub target_block: Option<u64>,
     /// How often every cell is visited, at most when the sweep is adaptive.
@@ -101,7 +106,7 @@ pub struct Settings {
 }
 
 /// The engine's flag of that name.
-const PERSISTENCE_THRESHOLD_FLAG: &str = "engine.persistence-threshold";
+pub(crate) const PERSISTENCE_THRESHOLD_FLAG: &str = "engine.persistence-threshold";
 
 /// Gas that a pass replays at least, unless a count is given.
 const PASS_GAS: u64 = 1_000_000_000;
@@ -142,7 +147,8 @@ impl Settings {
         set.unwrap_or(self.persistence_threshold)
     }
 
-    /// The knobs that an engine is started with in a cell of these knobs.
+    /// The knobs that an engine is started with in a cell of these knobs: its own give way to the sweep's, and
+    /// these to the cell's.
     pub fn knobs_of(
         &self,
         engine: &EngineSpec,
@@ -150,9 +156,13 @@ impl Settings {
     ) -> Vec<(String, String)> {
         let common = self.set.iter();
         let common = common.filter(|set| !engine.lacks.contains(&set.flag));
-        let common = common.map(|set| (set.flag.clone(), set.value.clone()));
-        let own = cell.iter().filter(|(knob, _)| knob != MIX_AXIS).cloned();
-        common.chain(own).collect()
+        let pair = |set: &Setting| (set.flag.clone(), set.value.clone());
+        let common = common.map(pair);
+        let of_cell = cell.iter().filter(|(knob, _)| knob != MIX_AXIS).cloned();
+        let sweeps: Vec<(String, String)> = common.chain(of_cell).collect();
+        let given = |set: &&Setting| sweeps.iter().all(|(flag, _)| *flag != set.flag);
+        let own = engine.set.iter().filter(given).map(pair);
+        own.chain(sweeps.clone()).collect()
     }
 }
 
@@ -216,14 +226,4 @@ pub enum Order {
     Abba,
     /// As the cells are listed.
     Sequential,
-}
-
-/// How the datadir is reset to the base block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum ResetMethod {
-    /// `stage unwind` of the engine that wrote it.
-    Unwind,
-    /// A new copy of a pristine datadir.
-    Copy,
 }

@@ -17,7 +17,7 @@ const SAID: &str = "
     --count 5 => holds 4 payloads | --count asks for 5
     --gas 10M,20M => no folder 20M | one folder per level
     --gas 40M --payloads DIR/payloads/10M => 10000000 gas each | does not fit --gas 40M
-    --target-block 5 => payloads/10M build on block 3 | --target-block names block 5
+    --target-block 9 => payloads/10M build on block 3 | --target-block names block 9
     --gas 10M,11M => payloads/11M build on block 4 | --target-block names block 3";
 
 #[test]
