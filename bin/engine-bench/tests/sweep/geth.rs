@@ -127,7 +127,7 @@ fn a_datadir_of_geth_is_copied_and_no_other_block_can_be_its_base() {
         ),
         ("--wait-for-persistence --out @b", "which `geth` does not"),
         ("--axis no-such-flag=1,2 --out @c", "--no-such-flag"),
-        ("--target-block 1 --count 2 --out @d", "above block 0"),
+        ("--target-block 1 --count 2 --out @d", "to reach block 1"),
     ] {
         world.refused(&format!("{sweep} {flags}"), &[part]);
     }

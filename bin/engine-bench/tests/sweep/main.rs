@@ -13,6 +13,7 @@ mod metrics;
 mod observe;
 mod observed;
 mod profiled;
+mod reth;
 mod support;
 mod variables;
 mod workload;
