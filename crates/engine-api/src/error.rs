@@ -3,6 +3,7 @@
 //! Invariant: every text says who failed and how in one line, without the causes being read.
 
 use serde::Deserialize;
+use serde_json::Value;
 use std::{io, time::Duration};
 
 /// Why a request got no usable answer.
@@ -98,10 +99,42 @@ impl ClientError {
 
 /// The error object of a JSON-RPC response.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, thiserror::Error)]
-#[error("the engine answered with error {code}: {message}")]
+#[error("the engine answered with error {code}: {message}{}", details(.data))]
 pub struct RpcError {
     /// For example -32602 (invalid params) or -38002 (invalid fork choice state).
     pub code: i64,
     /// The engine's text.
     pub message: String,
+    /// What it adds. Engines that take a message from the specification have the reason here.
+    #[serde(default)]
+    pub data: Value,
+}
+
+/// The reason in what an engine adds to an error.
+fn details(data: &Value) -> String {
+    let reason = data.get("err").unwrap_or(data).as_str();
+    reason.map_or(String::new(), |reason| format!(" ({reason})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_has_the_reason_that_the_engine_adds() {
+        for (data, said) in [
+            ("", "error -1: no"),
+            (r#", "data": null"#, "error -1: no"),
+            (r#", "data": [1]"#, "error -1: no"),
+            (r#", "data": "why""#, "error -1: no (why)"),
+            (r#", "data": {"err": "why"}"#, "error -1: no (why)"),
+        ] {
+            let json = format!(r#"{{"code": -1, "message": "no"{data}}}"#);
+            let error: RpcError = serde_json::from_str(&json).unwrap();
+            assert_eq!(
+                error.to_string(),
+                format!("the engine answered with {said}")
+            );
+        }
+    }
 }

@@ -20,6 +20,7 @@ pub mod client;
 pub mod command;
 pub mod engine;
 mod figures;
+mod files;
 pub mod guard;
 pub mod live;
 pub mod observe;

@@ -7,9 +7,9 @@ mod origin;
 
 pub use origin::{ORIGIN_FILE, Origin};
 
-use crate::owner::Owner;
+use crate::{files::failed, owner::Owner};
 use etcetera::BaseStrategy as _;
-use eyre::{Report, Result, bail, eyre};
+use eyre::{Result, bail};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -32,11 +32,6 @@ pub(crate) const GENERATION: u32 = 1;
 /// How often, and after which pause, the owner of a lock is looked for.
 const OWNER_LOOKS: u32 = 40;
 const OWNER_PAUSE: Duration = Duration::from_millis(25);
-
-/// The error of a file or folder that could not be used as `action` says.
-pub(crate) fn failed<'a>(action: &'a str, path: &'a Path) -> impl Fn(io::Error) -> Report + Copy {
-    move |reason| eyre!("failed to {action} {}: {reason}", path.display())
-}
 
 /// The cache folder: the one asked for, made absolute, or the user's (XDG).
 ///

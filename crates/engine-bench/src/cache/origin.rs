@@ -3,7 +3,8 @@
 //!
 //! Invariant: the note is a claim. Who uses it compares its state root with the engine's block 0.
 
-use super::{GENERATION, failed};
+use super::GENERATION;
+use crate::files::failed;
 use alloy_primitives::B256;
 use eyre::Result;
 use serde::{Deserialize, Serialize};

@@ -2,12 +2,13 @@
 
 use crate::{
     cli::{EXIT_INTERRUPTED, ReplayArgs},
+    engine,
     record::sample::{self, Sample},
     run::{self, Progress, Waits},
 };
 use bench_stats::{Latencies, Throughput};
 use engine_api::{EngineClient, JwtSecret, PayloadSet};
-use eyre::{Result, WrapErr as _};
+use eyre::{Result, WrapErr as _, eyre};
 use std::{fs, process::ExitCode};
 
 pub(crate) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
@@ -33,7 +34,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let Some(outcome) = outcome else {
         return Ok(ExitCode::from(EXIT_INTERRUPTED));
     };
-    outcome?;
+    outcome.map_err(|error| eyre!(engine::advised(&error.to_string())))?;
     super::print(&summary(&samples))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -80,7 +80,8 @@ pub(crate) fn sweep(args: SweepArgs) -> Result<ExitCode> {
             bail!("nothing was measured; sweep another flag, or give --yes");
         }
     }
-    fs::create_dir_all(&out).wrap_err_with(|| format!("failed to create {}", out.display()))?;
+    let out = make_folder(out, args.resume.is_none() && args.out.is_none())
+        .wrap_err("failed to make the results folder")?;
     let mut journal = Journal::open(&out)?;
     if args.resume.is_none() {
         plan.write(&out)?;
@@ -326,7 +327,9 @@ fn new_folder(asked: Option<&Path>) -> Result<PathBuf> {
         Some(path) => std::path::absolute(path)?,
         None => {
             let now = Timestamp::now().strftime("%Y-%m-%dT%H-%M-%SZ");
-            std::path::absolute(Path::new("results").join(now.to_string()))?
+            let out = std::path::absolute(Path::new("results").join(now.to_string()))?;
+            run::writable(&out, "--out")?;
+            return Ok(out);
         }
     };
     let shown = out.display();
@@ -345,6 +348,28 @@ fn new_folder(asked: Option<&Path>) -> Result<PathBuf> {
     Ok(out)
 }
 
+/// Makes the results folder. Of those that are named by the time, each is one sweep's: another of the same second
+/// gets a number.
+fn make_folder(out: PathBuf, is_named_by_time: bool) -> io::Result<PathBuf> {
+    if !is_named_by_time {
+        fs::create_dir_all(&out)?;
+        return Ok(out);
+    }
+    fs::create_dir_all(out.parent().unwrap_or(&out))?;
+    let mut path = out.clone();
+    let mut number = 1;
+    loop {
+        match fs::create_dir(&path) {
+            Err(reason) if reason.kind() == ErrorKind::AlreadyExists => {
+                number += 1;
+                let name = out.file_name().unwrap_or_default().display();
+                path = out.with_file_name(format!("{name}-{number}"));
+            }
+            made => return made.map(|()| path),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -356,5 +381,16 @@ mod tests {
         fs::write(dir.path().join("x"), "").unwrap();
         let refused = new_folder(Some(dir.path())).unwrap_err().to_string();
         assert!(refused.contains("is not empty"), "{refused}");
+    }
+
+    #[test]
+    fn sweeps_of_the_same_second_have_folders_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("results/now");
+        let made = [(); 3].map(|()| make_folder(out.clone(), true).unwrap());
+        let names = made.each_ref().map(|path| path.file_name().unwrap());
+        assert_eq!(names, ["now", "now-2", "now-3"]);
+        // What was asked for is used as it is.
+        assert_eq!(make_folder(out.clone(), false).unwrap(), out);
     }
 }

@@ -3,6 +3,7 @@
 //! Invariant: a flag is given once; the cell's value wins.
 
 use super::{adapter, variables};
+use crate::files::failed;
 use crate::sweep::{EngineSpec, SWITCH_OFF, SWITCH_ON, VARIABLE_PREFIX};
 use eyre::Result;
 use std::{
@@ -28,7 +29,7 @@ impl Endpoints {
     /// When the system has none.
     pub fn free() -> Result<Self> {
         let bind = || {
-            let failed = super::failed("find a free port on", Path::new("127.0.0.1"));
+            let failed = failed("find a free port on", Path::new("127.0.0.1"));
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)
         };
         // All are held until all are known, so that they differ.
@@ -106,7 +107,7 @@ impl Launch<'_> {
 }
 
 /// A flag without its dashes and its value.
-pub(super) fn flag_name(flag: &str) -> &str {
+pub(crate) fn flag_name(flag: &str) -> &str {
     let name = flag.trim_start_matches('-');
     name.split_once('=').map_or(name, |(name, _)| name)
 }

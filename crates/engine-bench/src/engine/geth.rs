@@ -11,7 +11,7 @@ use super::{
     command::{Endpoints, Launch},
     variables,
 };
-use crate::sweep::EngineSpec;
+use crate::{files::failed, sweep::EngineSpec};
 use eyre::Result;
 use serde_json::Value;
 use std::{fs, path::Path, process::Command};
@@ -50,7 +50,7 @@ impl Adapter for Geth {
     fn node(&self, launch: &Launch<'_>, endpoints: &Endpoints) -> Result<Command> {
         let configuration = launch.datadir.join(CONFIGURATION_FILE);
         let written = fs::write(&configuration, CONFIGURATION);
-        written.map_err(super::failed("write", &configuration))?;
+        written.map_err(failed("write", &configuration))?;
         let mut command = variables::command(&launch.engine.program);
         command
             .arg("--config")

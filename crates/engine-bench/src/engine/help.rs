@@ -1,16 +1,18 @@
 //! What an engine's help says about its flags.
 
-use super::process::output_of;
+use super::process::answer_of;
 use crate::sweep::{EngineKind, EngineSpec};
 use std::collections::BTreeMap;
 
-/// The help text of the command that starts a node; empty when there is none.
+/// The help text of the command that starts a node; empty when there is none, as where asking for it fails.
 pub(crate) fn help(engine: &EngineSpec) -> String {
     let words: &[&str] = match engine.kind {
         EngineKind::Geth => &["--help"],
         EngineKind::BenchReth | EngineKind::Reth => &["node", "--help"],
     };
-    output_of(&engine.program, words)
+    let answer = answer_of(&engine.program, words).ok();
+    let answer = answer.filter(|answer| answer.succeeded);
+    answer.map_or(String::new(), |answer| answer.output)
 }
 
 /// Whether a help text has the flag as a whole word.

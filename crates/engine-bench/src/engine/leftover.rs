@@ -3,11 +3,8 @@
 //! Invariant: a process is signalled only when both its pid and its start time are those that we
 //! wrote down, since pids are used again; a file goes only when its process has.
 
-use super::{
-    failed,
-    process::{STOP_TIMEOUT, Stopped, end, stuck},
-};
-use crate::owner::Owner;
+use super::process::{STOP_TIMEOUT, Stopped, end, stuck};
+use crate::{files::failed, owner::Owner};
 use eyre::Result;
 use nix::unistd::Pid;
 use std::{

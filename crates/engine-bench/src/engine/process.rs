@@ -4,11 +4,10 @@
 //! have that number: until it was waited for. What stands for it goes away after the whole group has,
 //! so that nothing holds its files any more.
 
-use super::{
-    Launch, adapter, command::Endpoints, end_of_log, failed, leftover::PidFile, variables,
-};
+use super::{Launch, adapter, command::Endpoints, end_of_log, leftover::PidFile, variables};
 use crate::{
     client::{ClientError, Node},
+    files::failed,
     sweep::EngineKind,
 };
 use engine_api::JwtSecret;
@@ -25,7 +24,7 @@ use nix::{
 use serde_json::Value;
 use std::{
     fs::{self, File},
-    io::{self, Seek as _},
+    io::{self, Read as _, Seek as _},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
@@ -149,20 +148,42 @@ pub(super) fn stuck(pid: Pid) -> Report {
     )
 }
 
-/// What a program prints about itself; nothing when it cannot be run, or takes long: it may be no engine.
-pub(crate) fn output_of(program: &Path, words: &[&str]) -> String {
-    let ask = || -> io::Result<String> {
-        // A pipe would fill up before anybody reads it.
-        let mut said = tempfile::tempfile()?;
-        let mut command = variables::command(program);
-        command.args(words).stdout(said.try_clone()?);
-        let mut group = Group::start(command.stderr(Stdio::null()))?;
-        holds_within(ANSWER_TIMEOUT, &mut || group.exited().is_some());
-        drop(group);
-        said.rewind()?;
-        io::read_to_string(said)
+/// What a program said before it ended.
+pub(crate) struct Answer {
+    pub(crate) output: String,
+    pub(super) errors: String,
+    pub(super) succeeded: bool,
+}
+
+/// Asks a program about itself.
+///
+/// # Errors
+/// When it cannot be run, or does not end in time: it may be no engine.
+pub(crate) fn answer_of(program: &Path, words: &[&str]) -> io::Result<Answer> {
+    // A pipe would fill up before anybody reads it.
+    let mut files = [tempfile::tempfile()?, tempfile::tempfile()?];
+    let mut command = variables::command(program);
+    command.args(words).stdout(files[0].try_clone()?);
+    let mut group = Group::start(command.stderr(files[1].try_clone()?))?;
+    holds_within(ANSWER_TIMEOUT, &mut || group.exited().is_some());
+    let Some(status) = group.exited() else {
+        let words = words.join(" ");
+        let late = format!("it did not answer {words} within {ANSWER_TIMEOUT:?}");
+        return Err(io::Error::new(io::ErrorKind::TimedOut, late));
     };
-    ask().unwrap_or_default()
+    let mut said = Vec::new();
+    for file in &mut files {
+        file.rewind()?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        said.push(String::from_utf8_lossy(&text).into_owned());
+    }
+    let [output, errors] = said.try_into().unwrap_or_default();
+    Ok(Answer {
+        output,
+        errors,
+        succeeded: status.success(),
+    })
 }
 
 /// Runs a command of the engine to its end; `log` gets its output, and `pid_file` holds its pid meanwhile. Dropping

@@ -5,11 +5,14 @@
 use super::{
     adapter::Adapter,
     command::{Endpoints, Launch, flag_name},
-    help::{help, names_flag},
-    trial::{can_try, refusal},
+    help::names_flag,
+    trial::refusal,
     variables,
 };
-use crate::sweep::{EngineKind, EngineSpec, Settings};
+use crate::{
+    files::failed,
+    sweep::{EngineKind, EngineSpec, Settings},
+};
 use eyre::Result;
 use std::{ffi::OsString, fs, path::Path, process::Command};
 
@@ -109,7 +112,7 @@ impl Adapter for Reth {
     /// The genesis stays in the datadir: the node is to be of the same chain whenever it is started.
     fn init(&self, engine: &EngineSpec, datadir: &Path, genesis: &Path) -> Result<Vec<Command>> {
         let chain = datadir.join(CHAIN_FILE);
-        fs::copy(genesis, &chain).map_err(super::failed("write", &chain))?;
+        fs::copy(genesis, &chain).map_err(failed("write", &chain))?;
         let mut init = variables::command(&engine.program);
         init.arg("init").args(datadir_flags(engine, datadir));
         init.args(["--log.file.max-files=0", "--color=never"]);
@@ -140,18 +143,17 @@ fn datadir_flags(engine: &EngineSpec, datadir: &Path) -> Vec<OsString> {
 /// A flag that every sweep shares, and that a release may lack.
 const BUFFER_FLAG: &str = "engine.memory-block-buffer-target";
 
-/// Which of the flags that every node gets an engine lacks, without their dashes: its help does not name them and
+/// Which of the flags that every node gets an engine lacks, without their dashes: `help` does not name them and
 /// its parser refuses them.
-pub(crate) fn missing_fixed_flags(engine: &EngineSpec) -> Vec<String> {
-    let help = help(engine);
+pub(crate) fn missing_fixed_flags(engine: &EngineSpec, help: &str) -> Vec<String> {
     let shared = format!("--{BUFFER_FLAG}=0");
     let every = FIXED_FLAGS.into_iter().chain([shared.as_str()]);
-    let unnamed = every.filter(|flag| !names_flag(&help, flag_name(flag)));
-    let unnamed: Vec<&str> = unnamed.collect();
-    if unnamed.is_empty() || !can_try(engine) {
+    let unnamed = every.filter(|flag| !names_flag(help, flag_name(flag)));
+    // One that has no help may not judge flags before it starts.
+    if help.is_empty() {
         return Vec::new();
     }
     let refused = |flag: &&str| refusal(engine, &[(*flag).to_owned()]).is_some();
-    let lacked = unnamed.into_iter().filter(refused);
+    let lacked = unnamed.filter(refused);
     lacked.map(|flag| flag_name(flag).to_owned()).collect()
 }

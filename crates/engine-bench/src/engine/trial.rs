@@ -2,25 +2,32 @@
 //!
 //! Invariant: an engine that does not answer `node --help` refuses nothing.
 
-use super::variables;
+use super::process::{Answer, answer_of};
 use crate::sweep::{EngineKind, EngineSpec};
-use std::process::Stdio;
 
 /// Whether flags can be tried on an engine: parsers of reth's family judge every flag before a
 /// `--help` that comes last.
 pub fn can_try(engine: &EngineSpec) -> bool {
-    engine.kind != EngineKind::Geth && refusal(engine, &[]).is_none()
+    engine.kind != EngineKind::Geth && tried(engine, &[]).is_some_and(|answer| answer.succeeded)
 }
 
-/// Why the engine's parser refuses flags, in its own words; `None` when it takes them.
+/// Why the engine's parser refuses flags, in its own words; `None` when it takes them, or does not answer.
 pub fn refusal(engine: &EngineSpec, flags: &[String]) -> Option<String> {
-    let mut command = variables::command(&engine.program);
-    command.arg("node").args(flags).arg("--help");
-    let ended = command.stdin(Stdio::null()).output().ok()?;
-    let said = String::from_utf8_lossy(&ended.stderr);
-    let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
-    let reason = lines.next().unwrap_or("it does not say why");
-    (!ended.status.success()).then(|| reason.trim_start_matches("error: ").to_owned())
+    let answer = tried(engine, flags).filter(|answer| !answer.succeeded)?;
+    let mut lines = answer.errors.lines().map(str::trim);
+    let reason = lines.find(|line| !line.is_empty());
+    let reason = reason.unwrap_or("it does not say why");
+    Some(reason.trim_start_matches("error: ").to_owned())
+}
+
+fn tried(engine: &EngineSpec, flags: &[String]) -> Option<Answer> {
+    let flags = flags.iter().map(String::as_str);
+    let words: Vec<&str> = ["node"]
+        .into_iter()
+        .chain(flags)
+        .chain(["--help"])
+        .collect();
+    answer_of(&engine.program, &words).ok()
 }
 
 #[cfg(test)]

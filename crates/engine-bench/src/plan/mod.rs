@@ -9,7 +9,7 @@ mod order;
 pub(crate) use order::turns;
 
 use crate::{
-    cache,
+    files::failed,
     sweep::{Gas, MIX_AXIS, Settings},
 };
 use bench_stats::rounds::PILOT_ROUNDS;
@@ -381,7 +381,7 @@ impl Plan {
             file.sync_all()?;
             File::open(dir)?.sync_all()
         };
-        write().map_err(cache::failed("write", &path))
+        write().map_err(failed("write", &path))
     }
 
     /// Reads `plan.json` of a results folder.
@@ -390,7 +390,7 @@ impl Plan {
     /// When there is none or it is not one.
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join(PLAN_FILE);
-        let json = std::fs::read(&path).map_err(cache::failed("read", &path))?;
+        let json = std::fs::read(&path).map_err(failed("read", &path))?;
         // Before anything else is looked for: another version has other fields.
         let plan = Format::check(&json, FORMAT, VERSION)
             .and_then(|()| serde_json::from_slice(&json).map_err(|error| error.to_string()));

@@ -18,7 +18,7 @@ pub struct GuardReport {
     pub mode: GuardMode,
     /// Passes that were watched.
     pub watched: u64,
-    /// Visits that are void: they were disturbed and made again.
+    /// Visits that are void: they were disturbed and measured again.
     pub voided: u64,
     /// Visits that count although they were disturbed.
     pub disturbed: u64,
@@ -100,9 +100,11 @@ impl GuardReport {
         let reasons = reasons.collect::<Vec<_>>().join(", ");
         let told = match (self.disturbed, self.voided) {
             (0, 0) => None,
-            (0, 1) => Some("1 visit was disturbed, is void and was made again".to_owned()),
+            (0, 1) => Some(
+                "1 visit was disturbed: it counts for nothing and was measured again".to_owned(),
+            ),
             (0, voided) => Some(format!(
-                "{voided} visits were disturbed, are void and were made again"
+                "{voided} visits were disturbed: they count for nothing and were measured again"
             )),
             (1, _) => Some("1 visit counts although others disturbed it".to_owned()),
             (count, _) => Some(format!(

@@ -5,7 +5,7 @@
 //! it finds.
 
 use super::copy::remove;
-use crate::cache::failed;
+use crate::files::failed;
 use eyre::{Result, ensure, eyre};
 use nix::{
     errno::Errno,

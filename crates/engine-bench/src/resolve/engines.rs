@@ -5,8 +5,8 @@
 
 use super::named::NamedEngines;
 use crate::{
-    engine::{self, help, names_flag, output_of},
-    sweep::{EMBEDDED_ENGINE, EngineKind, EngineSpec, Version, is_engine_flag},
+    engine::{self, Answer, answer_of, help, names_flag},
+    sweep::{EMBEDDED_ENGINE, EngineKind, EngineSpec, Version, is_engine_flag, releases_with},
 };
 use eyre::{Result, ensure, eyre};
 use nix::unistd::{AccessFlags, access};
@@ -53,12 +53,11 @@ pub(super) fn engines(
              --engine old=PATH"
         );
     }
-    find_missing_flags(&mut engines, knobs)?;
-    for engine in engines
-        .iter_mut()
-        .filter(|engine| engine.kind == EngineKind::Reth)
-    {
-        let fixed = engine::missing_fixed_flags(engine);
+    let helps: Vec<String> = engines.iter().map(help).collect();
+    find_missing_flags(&mut engines, &helps, knobs)?;
+    let told = engines.iter_mut().zip(&helps);
+    for (engine, help) in told.filter(|(engine, _)| engine.kind == EngineKind::Reth) {
+        let fixed = engine::missing_fixed_flags(engine, help);
         engine.lacks.extend(fixed);
     }
     Ok(engines)
@@ -83,19 +82,36 @@ fn engine(typed: &str, named: &NamedEngines) -> Result<EngineSpec> {
     } else {
         let program = find_program(place).ok_or_else(unknown)?;
         let stem = program.file_stem().unwrap_or_default();
-        let told = version_line(&program);
-        EngineSpec {
+        let told = answer_of(&program, &["--version"])
+            .map(first_line)
+            .map_err(|reason| eyre!("--engine `{typed}` is no engine: {reason}; {ENGINES}"))?;
+        let engine = EngineSpec {
             name: stem.to_string_lossy().into_owned(),
             kind: EngineKind::of_version(&told),
             version: Version::of_line(&told),
             program,
             ..EngineSpec::default()
-        }
+        };
+        ensure!(
+            is_one(&engine, &told),
+            "--engine `{typed}` is no engine: its --version says `{told}`, and its node --help names no \
+             --authrpc.jwtsecret; {ENGINES}"
+        );
+        engine
     };
     engine.name = name.unwrap_or(engine.name);
     engine.set = known.map_or_else(Vec::new, |known| known.set.clone());
     ensure!(!engine.name.is_empty(), unknown());
     Ok(engine)
+}
+
+/// What may be given instead of a program that is no engine.
+const ENGINES: &str = "give the path of reth or geth, or bench-reth for the one that is built in";
+
+/// Whether a program is an engine: one that does not know its own name has the flags of one.
+fn is_one(engine: &EngineSpec, told: &str) -> bool {
+    let named = engine.kind != EngineKind::Reth || told.to_ascii_lowercase().contains("reth");
+    named || names_flag(&help(engine), "authrpc.jwtsecret")
 }
 
 /// The program at a path, or of that name in a folder of PATH.
@@ -111,14 +127,8 @@ pub(super) fn find_program(place: &str) -> Option<PathBuf> {
 
 /// Notes for each engine which flags of the knobs it lacks. A flag that no engine names in its help
 /// may be a hidden one: engines that speak as reth does are left to judge it themselves.
-fn find_missing_flags(engines: &mut [EngineSpec], knobs: &[&str]) -> Result<()> {
-    let flags = knobs.iter().filter(|knob| is_engine_flag(knob));
-    let flags: Vec<&str> = flags.copied().collect();
-    if flags.is_empty() {
-        return Ok(());
-    }
-    let helps: Vec<String> = engines.iter().map(help).collect();
-    for flag in flags {
+fn find_missing_flags(engines: &mut [EngineSpec], helps: &[String], knobs: &[&str]) -> Result<()> {
+    for flag in knobs.iter().copied().filter(|knob| is_engine_flag(knob)) {
         let known: Vec<bool> = helps.iter().map(|help| names_flag(help, flag)).collect();
         let nowhere = !known.contains(&true);
         let mut lacking = 0;
@@ -131,7 +141,8 @@ fn find_missing_flags(engines: &mut [EngineSpec], knobs: &[&str]) -> Result<()> 
         }
         ensure!(
             lacking < engines.len(),
-            "no engine of the sweep has a flag --{flag}; the engine's own --help lists its flags"
+            "no engine of the sweep has a flag --{flag}{}; the engine's own --help lists its flags",
+            releases_with(flag)
         );
     }
     Ok(())
@@ -139,8 +150,11 @@ fn find_missing_flags(engines: &mut [EngineSpec], knobs: &[&str]) -> Result<()> 
 
 /// The first line that a program prints when it is asked for its version.
 pub(crate) fn version_line(program: &Path) -> String {
-    let text = output_of(program, &["--version"]);
-    text.lines().next().unwrap_or_default().to_owned()
+    answer_of(program, &["--version"]).map_or(String::new(), first_line)
+}
+
+fn first_line(answer: Answer) -> String {
+    answer.output.lines().next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -233,6 +247,43 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_engine_is_refused_with_what_it_says_of_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let other = program(dir, "other", "ls 9.1", "--authrpc.jwtsecrets");
+        let text = program(dir, "text", "", "");
+        let run = |script| Command::new("sh").args(["-c", script, &text]).status();
+        assert!(run("echo just text > $0").unwrap().success());
+        let silent = program(dir, "silent", "", "");
+        let hangs = program(dir, "hangs", "'; exec sleep 600; echo '", "");
+        for (typed, said) in [
+            (&other, "--version says `ls 9.1`"),
+            (&silent, "--version says ``"),
+            (&text, "is no engine: "),
+            (
+                &hangs,
+                "is no engine: it did not answer --version within 10s",
+            ),
+            (&"/bin/true".to_owned(), "is no engine: "),
+            (
+                &dir.join("none").display().to_string(),
+                "is neither bench-reth nor a program",
+            ),
+        ] {
+            let refused = engines(std::slice::from_ref(typed), &[]).unwrap_err();
+            let refused = refused.to_string();
+            assert!(
+                refused.contains(said) && refused.contains(typed),
+                "{refused}"
+            );
+            assert!(refused.contains("; give the path of "), "{refused}");
+        }
+        // One that is called otherwise is known by its flags.
+        let fork = program(dir, "fork", "op-node 1", "--authrpc.jwtsecret <F>");
+        assert_eq!(engines(&[fork], &[]).unwrap()[0].kind, EngineKind::Reth);
+    }
+
+    #[test]
     fn flags_are_looked_for_as_whole_words() {
         let dir = tempfile::tempdir().unwrap();
         let reth = program(dir.path(), "reth", "reth 1", "  --engine.chunk <N>\n --x");
@@ -254,7 +305,7 @@ mod tests {
         let path = dir.path().join("reth");
         // Its help names none, and its parser refuses one of them.
         let script = "#!/bin/sh\ncase \"$*\" in --version) echo 'reth Version: 1.9.3';; \
-                      *--ipcdisable*) exit 2;; *) echo help;; esac\n";
+                      *--ipcdisable*) exit 2;; 'node --help') echo asked >> $0.asked;; esac; echo help\n";
         let written = Command::new("sh")
             .args(["-c", "printf %s \"$1\" > \"$0\" && chmod +x \"$0\""])
             .args([path.as_os_str(), script.as_ref()])
@@ -264,5 +315,7 @@ mod tests {
         assert_eq!(found[0].lacks, ["ipcdisable"]);
         assert_eq!(found[0].version, Some(Version(1, 9, 3)));
         assert!(!found[0].tells_persisted_blocks());
+        let asked = std::fs::read_to_string(dir.path().join("reth.asked")).unwrap();
+        assert_eq!(asked.lines().count(), 1, "for its help");
     }
 }

@@ -105,6 +105,7 @@ fn parse_table(printed: &str) -> Option<DatabaseFacts> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn counts_are_found_among_other_lines() {
@@ -152,5 +153,24 @@ mod tests {
         );
         assert_eq!(lost_tries(&StateFacts::default()), None);
         assert_eq!(parse_table("error: unexpected argument"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_is_read_whatever_surrounds_it(
+            before in "(\\PC|\n)*",
+            entries in proptest::collection::btree_map("[A-Z][a-z]{0,9}", any::<u64>(), 1..9),
+            after in any::<Vec<u8>>(),
+        ) {
+            let rows = entries.iter().map(|(name, count)| format!("| {name} | {count} | 1 MiB |\n"));
+            let table = format!("| Table Name | # Entries |\n|---|---|\n{}", rows.collect::<String>());
+            prop_assume!(!before.contains("| Table Name "));
+            let after = String::from_utf8_lossy(&after);
+            let found = parse_table(&format!("{before}\n{table}\n{after}"));
+            prop_assert_eq!(found.map(|facts| facts.entries), Some(entries));
+            let cut = table.char_indices().map(|(at, _)| format!("{}{after}", &table[..at]));
+            // However much of it there is.
+            cut.for_each(|text| drop((parse(&text), parse_table(&text))));
+        }
     }
 }

@@ -440,7 +440,10 @@ fn described(visit: &str, ended: &Ended, left: Option<String>) -> String {
     let how = match ended {
         Ended::Kept(value, found) if found.is_empty() => format!("{value:.3} Ggas/s"),
         Ended::Kept(value, found) => format!("{value:.3} Ggas/s, though {}", details(found)),
-        Ended::Voided(found) => format!("void, {}; made again", details(found)),
+        Ended::Voided(found) => format!(
+            "void, {}; it counts for nothing and is measured again",
+            details(found)
+        ),
         Ended::Failed(error) => format!("failed, {error}"),
     };
     let left = left.map_or(String::new(), |left| format!(" ({left})"));

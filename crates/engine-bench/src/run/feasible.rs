@@ -12,7 +12,7 @@ use crate::{
     reset,
     sweep::{
         BaseSource, EngineKind, EngineSpec, Gas, Level, PayloadSource, ResetMethod, Settings,
-        flag_text, is_engine_flag,
+        flag_text, is_engine_flag, releases_with,
     },
 };
 use eyre::{Report, Result, bail, ensure, eyre};
@@ -186,6 +186,7 @@ fn fits(settings: &Settings, needed: u64, what: &str, advice: &str) -> Result<()
 /// Lists that were given are whole and build on the base block; lists can be generated otherwise.
 fn payloads(settings: &Settings) -> Result<()> {
     let PayloadSource::Folder { path } = &settings.payloads else {
+        builds(settings)?;
         return match &settings.base {
             BaseSource::Datadir { path, .. } if Origin::of(path).is_none() => {
                 bail!(probe::no_origin(path))
@@ -219,6 +220,27 @@ fn payloads(settings: &Settings) -> Result<()> {
             );
         }
     }
+    Ok(())
+}
+
+/// The flag that says which namespaces an engine serves, and the one that payloads are built with.
+const NAMESPACES_FLAG: &str = "http.api";
+const BUILDING: &str = "testing";
+
+/// The engine that builds payloads serves the namespace for it.
+fn builds(settings: &Settings) -> Result<()> {
+    let mut set = settings.set.iter();
+    let Some(set) = set.find(|set| set.flag == NAMESPACES_FLAG) else {
+        return Ok(());
+    };
+    let value = &set.value;
+    ensure!(
+        value
+            .split(',')
+            .any(|name| matches!(name, BUILDING | "all")),
+        "payloads cannot be built with --set {NAMESPACES_FLAG}={value}, which leaves out the namespace {BUILDING}; add \
+         it, omit the flag, or give payloads with --payloads"
+    );
     Ok(())
 }
 
@@ -271,7 +293,10 @@ fn flags(settings: &Settings, engine: &EngineSpec) -> Result<()> {
         for flag in together {
             if let Some(reason) = engine::refusal(engine, slice::from_ref(&flag)) {
                 let (name, program) = (&engine.name, engine.program.display());
-                bail!("{name} refuses {flag}: {reason}; {program} node --help lists its flags");
+                let releases = releases_with(engine::flag_name(&flag));
+                bail!(
+                    "{name} refuses {flag}: {reason}{releases}; {program} node --help lists its flags"
+                );
             }
         }
     }
@@ -297,6 +322,7 @@ mod tests {
         --target-block 1 => --target-block 1 | block 0 | omit it
         --wait-for-persistence --set bench.root-strategy=skip => strategy=skip | no block | omit one
         --wait-for-persistence --axis engine.memory-block-buffer-target=0,3 => target=3 | newest | omit one
+        --set http.api=eth,net => --set http.api=eth,net | namespace testing | --payloads
         --cache-dir DIR/file/cache => below DIR/file | another --cache-dir
         --datadir DIR/file => --datadir DIR/file | Not a directory | give
         --datadir DIR/empty => DIR/empty | no db/mdbx.dat | engine-bench init
@@ -339,6 +365,14 @@ mod tests {
             }
         }
         assert!(!cache.exists(), "nothing is made");
+    }
+
+    #[test]
+    fn payloads_are_built_where_their_namespace_is_served() {
+        for namespaces in ["eth,testing", "all"] {
+            let set = plan(&format!("--set http.api={namespaces}"), "/cache");
+            builds(&set.settings).unwrap();
+        }
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub(crate) use state::init_datadir;
 pub use state::{StateKey, make_state};
 pub use traced::{TraceOptions, trace};
 
-use crate::record::Failure;
+use crate::{engine, record::Failure};
 use serde::Serialize;
 
 /// A step that failed, and why.
@@ -52,8 +52,10 @@ pub struct StepError {
 }
 
 impl StepError {
-    /// The failure of a step: the first line of `text` is the cause, further ones quote a log.
+    /// The failure of a step: the first line of `text` is the cause, further ones quote a log. What to do about it
+    /// is added where it is known.
     pub(crate) fn new(step: Step, text: &str) -> Self {
+        let text = engine::advised(text);
         let mut lines = text.lines().map(str::to_owned);
         Self {
             step,

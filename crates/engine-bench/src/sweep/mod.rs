@@ -17,7 +17,7 @@ pub use value::{
 };
 pub(crate) use value::{flag_text, is_engine_flag};
 pub use version::Version;
-pub(crate) use version::doubt;
+pub(crate) use version::{doubt, releases_with};
 
 use crate::guard::GuardMode;
 use serde::{Deserialize, Serialize};

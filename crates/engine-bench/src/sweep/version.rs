@@ -59,6 +59,29 @@ pub(crate) fn doubt(engine: &EngineSpec) -> Option<String> {
     })
 }
 
+/// Flags of reth that came or went, and which releases have them, as far as their sources were read (1.9 to 2.5).
+const CAME_OR_WENT: [(&str, &str); 11] = [
+    ("engine.multiproof-chunk-size", "1.9.0 and above"),
+    ("engine.multiproof-chunking", "below 2.0.0"),
+    ("engine.disable-proof-v2", "below 2.0.0"),
+    ("engine.disable-trie-cache", "1.11.0 and above, below 2.0.0"),
+    ("engine.sparse-trie-prune-depth", "below 2.0.0"),
+    ("engine.sparse-trie-max-storage-tries", "below 2.5.0"),
+    ("engine.persistence-backpressure-threshold", "2.x"),
+    ("engine.prewarming-threads", "2.x"),
+    ("engine.slow-block-threshold", "2.x"),
+    ("engine.disable-bal-parallel-execution", "2.x"),
+    ("engine.disable-bal-parallel-state-root", "2.x"),
+];
+
+/// Which releases of reth have a flag that came or went, as an addition to a sentence; nothing of others.
+pub(crate) fn releases_with(flag: &str) -> String {
+    let row = CAME_OR_WENT.iter().find(|(known, _)| *known == flag);
+    row.map_or(String::new(), |(_, releases)| {
+        format!(" (reth {releases} has it)")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,6 +14,8 @@ fn said(fixture: &Fixture, flags: &str) -> String {
 const SAID: &str = "
     => feasible
     --count 4 => feasible
+    --chunks 15,60 => feasible
+    --axis engine.disable-trie-cache=on,off => scripted refuses --engine.disable-trie-cache: unexpected argument | below 2.0.0 has it | node --help
     --count 5 => holds 4 payloads | --count asks for 5
     --gas 10M,20M => no folder 20M | one folder per level
     --gas 40M --payloads DIR/payloads/10M => 10000000 gas each | does not fit --gas 40M

@@ -2,14 +2,17 @@
 //!
 //! Invariant: no test looks at how long anything took, only at what came before what.
 
-use crate::{Fixture, PAYLOADS, WATCHED, assert_whole, cut, finished, the_one, until};
+use crate::{
+    Fixture, PAYLOADS, WATCHED, assert_nothing_is_left, assert_whole, cut, finished, processes,
+    the_one, until,
+};
 use engine_bench::{
     guard::GuardMode,
     plan::Plan,
     record::{Ended, Interleaving, Sample, sample},
     run::Ending,
 };
-use std::{collections::BTreeSet, fs};
+use std::collections::BTreeSet;
 use testkit::{Hogs, is_frozen};
 
 /// Three cells of one load, and the A/A control of one of them where there are several rounds.
@@ -31,25 +34,6 @@ fn begun(fixture: &Fixture) -> Vec<(String, Interleaving)> {
 fn samples(fixture: &Fixture, visit: &str, pass: &str) -> Vec<Sample> {
     let dir = fixture.path("out/visits").join(visit).join(pass);
     sample::read_samples(&dir).unwrap()
-}
-
-/// Processes that a sweep in this cache started.
-fn processes(fixture: &Fixture) -> Vec<u32> {
-    let work = fixture.path("cache/work");
-    let left = fs::read_dir("/proc").unwrap().flatten().filter(|process| {
-        let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&line).contains(&*work.to_string_lossy())
-    });
-    left.filter_map(|process| process.file_name().to_str()?.parse().ok())
-        .collect()
-}
-
-fn assert_nothing_is_left(fixture: &Fixture) {
-    assert_eq!(processes(fixture), Vec::<u32>::new());
-    for file in fs::read_dir(fixture.path("cache/work")).unwrap().flatten() {
-        let path = file.path();
-        assert!(path.extension().is_none_or(|end| end != "pid"), "{path:?}");
-    }
 }
 
 #[test]
