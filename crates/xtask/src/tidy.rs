@@ -62,7 +62,7 @@ const MODULE_ARROWS: &[(&str, &[&str])] = &[
     ("observe", &["engine"]),
     ("reset", &["engine", "owner", "sweep"]),
     ("payload", &["cache", "client", "sweep"]),
-    ("plan", &["files", "sweep"]),
+    ("plan", &["cache", "files", "sweep"]),
     (
         "resolve",
         &["cache", "cli", "engine", "guard", "plan", "sweep"],
