@@ -5,6 +5,7 @@
 
 mod adapter;
 mod command;
+mod ethrex;
 mod geth;
 mod help;
 mod leftover;
@@ -16,8 +17,9 @@ mod variables;
 
 pub(crate) use adapter::of as adapter_of;
 pub use command::{Endpoints, Launch};
+pub use ethrex::is_ethrex_datadir;
 pub use geth::is_geth_datadir;
-pub(crate) use help::{defaults, help, names_flag};
+pub(crate) use help::{defaults, help, help_command, names_flag};
 pub use leftover::{is_running, note_running, stop_leftover, stop_leftovers};
 pub(crate) use process::output_of;
 pub use process::{Engine, run_tool};
@@ -36,8 +38,8 @@ const QUOTED_LINES: usize = 5;
 /// Characters of a quoted line at most.
 const QUOTED_COLUMNS: usize = 200;
 
-/// What a line of a log holds that says why a process ended, in the spellings of reth, geth and
-/// Rust's runtime.
+/// What a line of a log holds that says why a process ended, in the spellings of reth, geth, ethrex
+/// and Rust's runtime.
 const REASON_MARKS: [&str; 6] = ["Error", "ERROR", "error", "Fatal", "lvl=crit", "panicked"];
 
 /// Why a program or a file of an engine failed. In this module the first line of an error is the whole cause;

@@ -113,7 +113,8 @@ fn find_missing_flags(engines: &mut [EngineSpec], knobs: &[&str]) -> Result<()> 
         let nowhere = !known.contains(&true);
         let mut lacking = 0;
         for (engine, known) in engines.iter_mut().zip(known) {
-            let hidden = nowhere && engine.kind != EngineKind::Geth;
+            let speaks_as_reth = matches!(engine.kind, EngineKind::BenchReth | EngineKind::Reth);
+            let hidden = nowhere && speaks_as_reth;
             if !known && !hidden {
                 engine.lacks.push(flag.to_owned());
                 lacking += 1;
@@ -158,6 +159,11 @@ mod tests {
         for (line, kind) in [
             ("geth version 1.17.8-stable", EngineKind::Geth),
             ("Geth", EngineKind::Geth),
+            (
+                "ethrex ethrex/v24.0.0-HEAD-12ab/x86_64-unknown-linux-gnu/rustc-v1.90.0",
+                EngineKind::Ethrex,
+            ),
+            ("ethrex/v24.0.0", EngineKind::Ethrex),
             ("bench-reth 0.1.0", EngineKind::BenchReth),
             ("engine-bench 0.1.0", EngineKind::BenchReth),
             ("reth Version: 1.11.1", EngineKind::Reth),
