@@ -15,6 +15,8 @@ pub enum Tool {
     Browser,
     /// The program of `tests/chain-maker`.
     ChainMaker,
+    /// ethrex, as the program of `tests/ethrex-node`.
+    Ethrex,
     /// go-ethereum, of the version that `cargo xtask test` builds.
     Geth,
     /// Jaeger, all in one program.
@@ -34,6 +36,7 @@ impl Tool {
         match self {
             Self::Browser => ("a browser", Some("ENGINE_BENCH_CHROMIUM"), None),
             Self::ChainMaker => ("the chain maker", Some("ENGINE_BENCH_CHAIN_MAKER"), None),
+            Self::Ethrex => ("ethrex", Some("ENGINE_BENCH_ETHREX"), None),
             Self::Geth => ("geth", Some("ENGINE_BENCH_GETH"), None),
             Self::Jaeger => (
                 "Jaeger",

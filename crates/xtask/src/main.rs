@@ -6,6 +6,7 @@
 mod apt;
 mod contracts;
 mod dashboards;
+mod ethrex;
 mod fuzz;
 mod go;
 mod observers;
@@ -128,6 +129,7 @@ fn test(mut steps: Steps) -> ExitCode {
         "build the chain maker",
         go::build_chain_maker,
     );
+    steps.when(ethrex::missing(), "build ethrex's node", ethrex::build);
     steps.when(go::missing(), "install Jaeger", observers::install_jaeger);
     for (package, step) in [
         (apt::BROWSER, "install a browser"),
@@ -137,6 +139,7 @@ fn test(mut steps: Steps) -> ExitCode {
         steps.when(package.missing(), step, |_| package.install());
     }
     let mut programs = go::variables(steps.root());
+    programs.extend(ethrex::variable(steps.root()));
     programs.extend(apt::variable());
     let programs: Vec<_> = programs
         .iter()
@@ -177,6 +180,7 @@ fn test(mut steps: Steps) -> ExitCode {
 /// Formatting and clippy, in the one profile, so that build scripts and what is written in C are compiled once.
 fn lint(steps: &mut Steps) {
     steps.cargo("fmt", &["fmt", "--all", "--check"]);
+    steps.run("fmt of ethrex's node", ethrex::format);
     steps.cargo(
         "clippy",
         &[

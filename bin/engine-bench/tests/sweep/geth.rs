@@ -1,23 +1,16 @@
 //! geth beside bench-reth in one sweep: the same state, the same payloads, its own command line.
 
 use crate::{
-    assert_throughput, cells, forge_state_root,
+    assert_throughput, cells, forge_state_root, of, same_blocks,
     support::{World, sum},
 };
 use serde_json::{Value, json};
-use std::{collections::BTreeSet, fs};
+use std::fs;
 use testkit::{Tool, require};
 
 /// Where geth is.
 fn geth() -> Option<String> {
     Some(require(Tool::Geth)?.into_string().unwrap())
-}
-
-/// The cells of an engine.
-fn of<'a>(report: &'a Value, engine: &str) -> Vec<&'a Value> {
-    let all = cells(report).iter();
-    all.filter(|cell| cell["axes"]["engine"] == engine)
-        .collect()
 }
 
 #[test]
@@ -48,13 +41,7 @@ fn both_engines_are_measured_on_the_same_payloads() {
         assert_eq!(cell["visits"], 3);
     }
 
-    let hashes = cells(&report).iter().map(|cell| {
-        let samples = world.samples(2, cell).into_iter();
-        samples.map(|row| row["block_hash"].clone()).collect()
-    });
-    let hashes: BTreeSet<Vec<String>> = hashes.collect();
-    assert_eq!(hashes.len(), 1, "the same blocks in every cell");
-    assert_eq!(hashes.first().unwrap().len(), 4);
+    assert_eq!(same_blocks(&world, &report, 2).len(), 4);
 
     let against = |pair: &&Value| [&pair["a"], &pair["b"]].contains(&&cell["id"]);
     let pairs = report["comparisons"].as_array().unwrap();

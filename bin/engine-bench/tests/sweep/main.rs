@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod ethrex;
 mod files;
 mod geth;
 mod interleaved;
@@ -26,7 +27,7 @@ use alloy_rpc_types_engine::{
 };
 use engine_api::PayloadFile;
 use serde_json::Value;
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 use support::{World, files, json, parsed, rows, sum};
 use testkit::{Signal, send_signal, wait_for};
 
@@ -46,6 +47,24 @@ fn first_block(world: &World, visit: &str) -> Option<u32> {
 
 fn cells(report: &Value) -> &Vec<Value> {
     report["cells"].as_array().unwrap()
+}
+
+/// The cells of an engine.
+fn of<'a>(report: &'a Value, engine: &str) -> Vec<&'a Value> {
+    let all = cells(report).iter();
+    all.filter(|cell| cell["axes"]["engine"] == engine)
+        .collect()
+}
+
+/// The blocks that the cells of a sweep of so many rounds executed, which are the same in every cell.
+fn same_blocks(world: &World, report: &Value, rounds: usize) -> Vec<String> {
+    let hashes = cells(report).iter().map(|cell| {
+        let samples = world.samples(rounds, cell).into_iter();
+        samples.map(|row| row["block_hash"].clone()).collect()
+    });
+    let hashes: BTreeSet<Vec<String>> = hashes.collect();
+    assert_eq!(hashes.len(), 1, "the same blocks in every cell");
+    hashes.into_iter().next().unwrap()
 }
 
 /// A throughput of a cell is what its samples say.

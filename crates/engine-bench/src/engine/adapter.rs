@@ -3,7 +3,7 @@
 //! Invariant: nothing of one family is known outside its adapter, [`crate::sweep::EngineKind`]'s
 //! few questions and the log parser.
 
-use super::{command::Endpoints, command::Launch, geth::Geth, reth::Reth};
+use super::{command::Endpoints, command::Launch, ethrex::Ethrex, geth::Geth, reth::Reth};
 use crate::sweep::{EngineKind, EngineSpec, Settings};
 use eyre::Result;
 use serde_json::Value;
@@ -52,10 +52,52 @@ pub(crate) trait Adapter {
     }
 }
 
+/// Whether an object that `eth_syncing` answers with tells of blocks that are known of and not there. Engines
+/// answer with one for other reasons too: an index that is behind, or no head named by anybody yet.
+pub(super) fn is_behind(answer: &Value) -> bool {
+    let number = |field: &str| {
+        let text = answer[field].as_str()?.strip_prefix("0x")?;
+        u64::from_str_radix(text, 16).ok()
+    };
+    match (number("currentBlock"), number("highestBlock")) {
+        (Some(current), Some(highest)) => current < highest,
+        _ => *answer != Value::Bool(false),
+    }
+}
+
 /// The adapter of a kind of engine.
 pub(crate) fn of(kind: EngineKind) -> &'static dyn Adapter {
     match kind {
         EngineKind::BenchReth | EngineKind::Reth => &Reth,
         EngineKind::Geth => &Geth,
+        EngineKind::Ethrex => &Ethrex,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_object_without_blocks_to_fetch_is_not_syncing() {
+        let answer = |current: &str, highest: &str| json!({ "currentBlock": current, "highestBlock": highest, "txIndexRemainingBlocks": "0x1" });
+        for (answer, behind) in [
+            (json!(false), false),
+            (answer("0x0", "0x0"), false),
+            (answer("0x9", "0x9"), false),
+            (answer("0x9", "0xa"), true),
+            (json!({}), true),
+            (json!(true), true),
+        ] {
+            assert_eq!(is_behind(&answer), behind, "{answer}");
+            for (kind, syncing) in [
+                (EngineKind::Geth, behind),
+                (EngineKind::Ethrex, behind),
+                (EngineKind::Reth, answer != json!(false)),
+            ] {
+                assert_eq!(of(kind).is_syncing(&answer), syncing, "{kind:?}: {answer}");
+            }
+        }
     }
 }

@@ -165,6 +165,23 @@ mod tests {
     }
 
     #[test]
+    fn ethrex_is_spoken_to_in_its_own_words_and_is_of_the_chain_that_is_named() {
+        let (line, _) = started(EngineKind::Ethrex, &[("log.level", "debug")]);
+        insta::assert_snapshot!(line);
+        let ethrex = EngineSpec {
+            chain: Some("hoodi".into()),
+            ..engine(EngineKind::Ethrex)
+        };
+        let (line, _) = started_by(&ethrex, &[]);
+        assert!(line.contains(" --network hoodi "), "{line}");
+        let (line, _) = started_by(&ethrex, &[("network", "mainnet")]);
+        assert!(
+            line.ends_with(" --network=mainnet") && !line.contains("hoodi"),
+            "{line}"
+        );
+    }
+
+    #[test]
     fn switches_stand_alone_or_not_at_all_and_variables_are_set() {
         let knobs = [
             ("x.y", "on"),

@@ -7,7 +7,7 @@
 //! Invariant: nothing listens anywhere but on the loopback address, and no peer is contacted.
 
 use super::{
-    adapter::Adapter,
+    adapter::{self, Adapter},
     command::{Endpoints, Launch},
     variables,
 };
@@ -79,42 +79,13 @@ impl Adapter for Geth {
         Ok(vec![init, compact])
     }
 
-    /// geth answers with an object for as long as any index is behind the head, at block 0 for ever:
-    /// only blocks that it knows of and does not have count.
+    /// geth answers with an object for as long as any index is behind the head, at block 0 for ever.
     fn is_syncing(&self, answer: &Value) -> bool {
-        let number = |field: &str| {
-            let text = answer[field].as_str()?.strip_prefix("0x")?;
-            u64::from_str_radix(text, 16).ok()
-        };
-        match (number("currentBlock"), number("highestBlock")) {
-            (Some(current), Some(highest)) => current < highest,
-            _ => *answer != Value::Bool(false),
-        }
+        adapter::is_behind(answer)
     }
 }
 
 /// Whether a datadir is one of geth's.
 pub fn is_geth_datadir(datadir: &Path) -> bool {
     datadir.join(DATABASE).is_dir()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn an_index_behind_the_head_is_not_syncing() {
-        let answer = |current: &str, highest: &str| json!({ "currentBlock": current, "highestBlock": highest, "txIndexRemainingBlocks": "0x1" });
-        for (answer, syncing) in [
-            (json!(false), false),
-            (answer("0x0", "0x0"), false),
-            (answer("0x9", "0x9"), false),
-            (answer("0x9", "0xa"), true),
-            (json!({}), true),
-            (json!(true), true),
-        ] {
-            assert_eq!(Geth.is_syncing(&answer), syncing, "{answer}");
-        }
-    }
 }

@@ -6,13 +6,28 @@ use std::collections::BTreeMap;
 
 /// The help text of the command that starts a node; empty when there is none, as where asking for it fails.
 pub(crate) fn help(engine: &EngineSpec) -> String {
-    let words: &[&str] = match engine.kind {
-        EngineKind::Geth => &["--help"],
-        EngineKind::BenchReth | EngineKind::Reth => &["node", "--help"],
-    };
-    let answer = answer_of(&engine.program, words).ok();
+    let words = node_words(engine.kind).iter().chain(&["--help"]);
+    let words: Vec<&str> = words.copied().collect();
+    let answer = answer_of(&engine.program, &words).ok();
     let answer = answer.filter(|answer| answer.succeeded);
     answer.map_or(String::new(), |answer| answer.output)
+}
+
+/// The words before the flags of the command that starts a node.
+pub(super) fn node_words(kind: EngineKind) -> &'static [&'static str] {
+    match kind {
+        EngineKind::BenchReth | EngineKind::Reth => &["node"],
+        EngineKind::Geth | EngineKind::Ethrex => &[],
+    }
+}
+
+/// How a person asks for that help.
+pub(crate) fn help_command(engine: &EngineSpec) -> String {
+    let program = engine.program.display();
+    let words = node_words(engine.kind)
+        .iter()
+        .map(|word| format!("{word} "));
+    format!("{program} {}--help", words.collect::<String>())
 }
 
 /// Whether a help text has the flag as a whole word.

@@ -7,6 +7,7 @@
 mod adapter;
 mod advice;
 mod command;
+mod ethrex;
 mod geth;
 mod help;
 mod leftover;
@@ -20,8 +21,9 @@ pub(crate) use adapter::of as adapter_of;
 pub(crate) use advice::advised;
 pub(crate) use command::flag_name;
 pub use command::{Endpoints, Launch};
+pub use ethrex::is_ethrex_datadir;
 pub use geth::is_geth_datadir;
-pub(crate) use help::{defaults, help, names_flag};
+pub(crate) use help::{defaults, help, help_command, names_flag};
 pub use leftover::{is_running, note_running, stop_leftover, stop_leftovers};
 pub(crate) use process::{Answer, answer_of};
 pub use process::{Engine, run_tool};
@@ -39,8 +41,8 @@ const QUOTED_LINES: usize = 5;
 /// Characters of a quoted line at most.
 const QUOTED_COLUMNS: usize = 200;
 
-/// What a line of a log holds that says why a process ended, in the spellings of reth, geth and
-/// Rust's runtime.
+/// What a line of a log holds that says why a process ended, in the spellings of reth, geth, ethrex
+/// and Rust's runtime.
 const REASON_MARKS: [&str; 6] = ["Error", "ERROR", "error", "Fatal", "lvl=crit", "panicked"];
 
 /// The end of a log, as an error quotes it: the reason in one line, then the last lines. A command ends with its

@@ -1,12 +1,15 @@
 //! Whether an engine takes flags: its own parser says so, and nothing is started.
 //!
-//! Invariant: an engine that does not answer `node --help` refuses nothing.
+//! Invariant: an engine that does not answer when its node is asked for help refuses nothing.
 
-use super::process::{Answer, answer_of};
+use super::{
+    help::node_words,
+    process::{Answer, answer_of},
+};
 use crate::sweep::{EngineKind, EngineSpec};
 
-/// Whether flags can be tried on an engine: parsers of reth's family judge every flag before a
-/// `--help` that comes last.
+/// Whether flags can be tried on an engine: parsers of reth's family and of ethrex
+/// judge every flag before a `--help` that comes last.
 pub fn can_try(engine: &EngineSpec) -> bool {
     engine.kind != EngineKind::Geth && tried(engine, &[]).is_some_and(|answer| answer.succeeded)
 }
@@ -22,8 +25,9 @@ pub fn refusal(engine: &EngineSpec, flags: &[String]) -> Option<String> {
 
 fn tried(engine: &EngineSpec, flags: &[String]) -> Option<Answer> {
     let flags = flags.iter().map(String::as_str);
-    let words: Vec<&str> = ["node"]
-        .into_iter()
+    let words: Vec<&str> = node_words(engine.kind)
+        .iter()
+        .copied()
         .chain(flags)
         .chain(["--help"])
         .collect();
@@ -40,8 +44,8 @@ mod tests {
     fn a_parser_is_asked_in_its_own_words_unless_it_knows_no_help() {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("engine");
-        let script = "#!/bin/sh\ncase \"$*\" in 'node --help') exit $(cat \"$0.help\");; *--good=1*) ;; \
-                      *) echo; echo \"error: what is $2?\" >&2; echo usage >&2; exit 2;; esac\n";
+        let script = "#!/bin/sh\n[ \"$1\" = node ] && shift\ncase \"$*\" in --help) exit $(cat \"$0.help\");; *--good=1*) ;; \
+                      *) echo; echo \"error: what is $1?\" >&2; echo usage >&2; exit 2;; esac\n";
         // Another process writes it: a program that a thread of this one has open cannot be run.
         let written = Command::new("sh")
             .args(["-c", "printf %s \"$1\" > \"$0\" && chmod +x \"$0\""])
@@ -53,6 +57,7 @@ mod tests {
             (EngineKind::Reth, "0", true),
             (EngineKind::Reth, "101", false),
             (EngineKind::Geth, "0", false),
+            (EngineKind::Ethrex, "0", true),
         ] {
             std::fs::write(dir.path().join("engine.help"), help).unwrap();
             let engine = EngineSpec {

@@ -15,8 +15,8 @@ const PASSED: [&str; 4] = ["HOME", "PATH", "TMPDIR", "TZ"];
 
 /// How names of variables begin that change what an engine does: its flags, its log, its spans, its threads,
 /// its allocator, its collector of garbage.
-const MEANT_FOR_ENGINES: &str = "GETH_ GLIBC_TUNABLES GODEBUG GOGC GOMAXPROCS GOMEMLIMIT LD_PRELOAD MALLOC_ \
-    OTEL_ RAYON_ RETH_ RUST_LOG TOKIO_WORKER_THREADS _RJEM_MALLOC_CONF";
+const MEANT_FOR_ENGINES: &str = "ETHREX_ GETH_ GLIBC_TUNABLES GODEBUG GOGC GOMAXPROCS GOMEMLIMIT LD_PRELOAD \
+    MALLOC_ OTEL_ RAYON_ RETH_ RUST_LOG TOKIO_WORKER_THREADS _RJEM_MALLOC_CONF";
 
 /// Variables by name.
 type Values = BTreeMap<String, String>;

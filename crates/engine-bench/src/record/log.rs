@@ -2,7 +2,8 @@
 //!
 //! The lines are reth's (v1.11 and 2.x): `State root task finished`, `State root job finished` or `Regular
 //! root task finished`, then `Block added to canonical chain`. bench-reth adds counters to the first. geth's is `Imported
-//! new potential chain segment`, of one block each when blocks come through the Engine API.
+//! new potential chain segment`, of one block each when blocks come through the Engine API. ethrex' (24) is `[METRIC] BLOCK`
+//! with number, hash and milliseconds between bars.
 //!
 //! Invariant: an unknown or damaged line is passed over; it never stops a report.
 
@@ -30,6 +31,9 @@ const ROOT_MESSAGES: [&str; 3] = [
 const WITHOUT_TASK: [&str; 2] = ["Regular root task finished", "strategy=\"synchronous\""];
 const BLOCK_MESSAGE: &str = "Block added to canonical chain";
 const GETH_BLOCK_MESSAGE: &str = "Imported new potential chain segment";
+const ETHREX_BLOCK_MESSAGE: &str = "[METRIC] BLOCK ";
+/// The key that other engines tell the time of a block behind; ethrex names none.
+const BLOCK_TIME_KEY: &str = "elapsed";
 
 /// Where `engine_ns` of a kind of engine comes from, as reports name it.
 pub fn engine_time_source(kind: EngineKind) -> &'static str {
@@ -38,6 +42,7 @@ pub fn engine_time_source(kind: EngineKind) -> &'static str {
             "engine log: elapsed of `Block added to canonical chain`"
         }
         EngineKind::Geth => "engine log: elapsed of `Imported new potential chain segment`",
+        EngineKind::Ethrex => "engine log: milliseconds of `[METRIC] BLOCK`",
     }
 }
 
@@ -132,6 +137,8 @@ pub fn read_log(path: &Path) -> io::Result<EngineLog> {
             if let Some(hash) = field(&line, "hash").and_then(|hash| hash.parse().ok()) {
                 log.blocks.insert(hash, block);
             }
+        } else if let Some((hash, block)) = told_by_ethrex(&line) {
+            log.blocks.insert(hash, block);
         }
     }
     Ok(log)
@@ -160,6 +167,19 @@ fn told(kind: Line, line: &str) -> BlockFacts {
         Some((column, value?))
     };
     Sample::COLUMNS.iter().filter_map(of_column).collect()
+}
+
+/// What ethrex tells of a block: `[METRIC] BLOCK 3 0x… | 1.234 Ggas/s | 19.90 ms | …`.
+fn told_by_ethrex(line: &str) -> Option<(B256, BlockFacts)> {
+    let (_, told) = line.split_once(ETHREX_BLOCK_MESSAGE)?;
+    let mut parts = told.split('|').map(str::trim);
+    let (_, hash) = parts.next()?.split_once(' ')?;
+    let milliseconds = parts.find_map(|part| part.strip_suffix(" ms"))?;
+    let time_ns = duration_ns(&format!("{milliseconds}ms"))?;
+    let is_time =
+        |column: &&Column<Sample>| column.about.source == Source::Log(Line::Block, BLOCK_TIME_KEY);
+    let column = Sample::COLUMNS.iter().find(is_time)?;
+    Some((hash.parse().ok()?, vec![(column, time_ns)]))
 }
 
 /// The value of `key=value` in a line, quotes taken off.
@@ -205,6 +225,10 @@ hash=0x0000000000000000000000000000000000000000000000000000000000000004 elapsed=
 t=2026-11-21T03:00:02+0000 lvl=info msg=\"Imported new potential chain segment\" number=6 \
 hash=0x0000000000000000000000000000000000000000000000000000000000000006 blocks=1 txs=180 \
 mgas=24.53 elapsed=300.093ms mgasps=81.7 triediffs=\"1.57 MiB\"
+2026-11-21T03:00:03.000000Z  INFO ethrex_blockchain::blockchain: [METRIC] BLOCK 7 \
+0x0000000000000000000000000000000000000000000000000000000000000007 | 0.082 Ggas/s | 300.10 ms | 180 txs | 25 Mgas (68%)
+2026-11-21T03:00:03.000001Z  INFO ethrex_blockchain::blockchain:   |- exec:      199.99 ms  (67%) << BOTTLENECK
+2026-11-21T03:00:04.000000Z  INFO ethrex_blockchain::blockchain: [METRIC] BLOCK 8 0x12 | soon
 ";
 
     #[test]
@@ -216,7 +240,7 @@ mgas=24.53 elapsed=300.093ms mgasps=81.7 triediffs=\"1.57 MiB\"
             engine_ns: None,
             ..sample(number, 1, 2, 3)
         };
-        let mut samples = [3, 4, 5, 6].map(unknown);
+        let mut samples = [3, 4, 5, 6, 7].map(unknown);
         let log = read_log(&path).unwrap();
         join(&mut samples, &log.blocks);
         assert_eq!((log.fallback, log.roots_without_task), (None, 0));
@@ -231,7 +255,13 @@ mgas=24.53 elapsed=300.093ms mgasps=81.7 triediffs=\"1.57 MiB\"
                      jobs=41 unsplit_batches=2 nodes_revealed=1200 nodes_reread=7 known_paths=12 \
                      nodes_hashed=900 longest_chain=33";
         let fourth = "engine_ns=1500000000 state_root_ns=1020000000";
-        let expected = [third, fourth, "", "engine_ns=300093000"];
+        let expected = [
+            third,
+            fourth,
+            "",
+            "engine_ns=300093000",
+            "engine_ns=300100000",
+        ];
         assert_eq!(samples.each_ref().map(told), expected);
         assert_eq!(samples[2], unknown(5));
     }
@@ -293,7 +323,7 @@ mgas=24.53 elapsed=300.093ms mgasps=81.7 triediffs=\"1.57 MiB\"
             let fallback = log.fallback.unwrap();
             assert_eq!((&*fallback.line, fallback.lines), (&*line, 2));
             assert!(fallback.advice.contains(advised), "{fallback}");
-            assert_eq!(log.blocks.len(), 3);
+            assert_eq!(log.blocks.len(), 4);
         }
     }
 

@@ -4,11 +4,16 @@
 //! copy, the content of the original stays.
 
 use crate::owner::Owner;
-use eyre::{Report, Result, bail, ensure, eyre};
-use nix::unistd::{Whence, lseek};
+use eyre::{Report, Result, bail, eyre};
+use nix::{
+    fcntl::{FcntlArg, fcntl},
+    libc,
+    unistd::{Whence, lseek},
+};
 use std::{
     fs::{self, File, Metadata, TryLockError},
     io::{self, Read as _, Seek as _, SeekFrom},
+    iter,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
@@ -23,8 +28,9 @@ const LOCK_FILES: [&str; 3] = ["db/lock", "static_files/lock", "lock"];
 /// adjusted now and then.
 const START_TOLERANCE_S: u64 = 2;
 
-/// What geth locks while it runs, without writing down who it is.
-const HELD_FILE: &str = "geth/LOCK";
+/// What engines lock while they run, without writing down who they are: geth in a folder of its name, RocksDB,
+/// in which ethrex keeps its state, beside its tables, which are in the datadir or in the folder of a chain.
+const HELD_FILE: &str = "LOCK";
 
 /// How files of a log-structured database end, which are never changed once they are written.
 const TABLE_SUFFIX: &str = ".sst";
@@ -69,11 +75,13 @@ pub fn check_unused(datadir: &Path) -> Result<()> {
     if let Some(pid) = lock_owner(datadir) {
         bail!("the datadir {path} is in use by process {pid}; stop that process first");
     }
-    ensure!(
-        !is_held(datadir),
-        "the datadir {path} is in use by a process that holds {HELD_FILE}; stop it first"
-    );
-    Ok(())
+    match held_file(datadir) {
+        None => Ok(()),
+        Some(file) => bail!(
+            "the datadir {path} is in use by a process that holds {}; stop it first",
+            file.strip_prefix(datadir).unwrap_or(&file).display()
+        ),
+    }
 }
 
 /// The running process that a lock in the datadir names, by its pid and the second in which it started.
@@ -91,10 +99,31 @@ fn lock_owner(datadir: &Path) -> Option<u32> {
     })
 }
 
-/// Whether geth runs on a datadir.
-fn is_held(datadir: &Path) -> bool {
-    let file = File::open(datadir.join(HELD_FILE));
-    file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+/// The file in a datadir that an engine which runs on it has locked.
+fn held_file(datadir: &Path) -> Option<PathBuf> {
+    let inside = datadir.read_dir().into_iter().flatten().flatten();
+    let folders = iter::once(datadir.to_owned()).chain(inside.map(|entry| entry.path()));
+    let mut files = folders.map(|folder| folder.join(HELD_FILE));
+    files.find(|path| File::open(path).is_ok_and(|file| is_held(&file)))
+}
+
+/// Whether a process has locked a file: the file itself, as geth does, or ranges of its bytes, as RocksDB does.
+fn is_held(file: &File) -> bool {
+    let whole = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+    let mut found = range_lock();
+    let asked = fcntl(file, FcntlArg::F_GETLK(&mut found));
+    whole || asked.is_ok() && found.l_type != libc::F_UNLCK as i16
+}
+
+/// A lock for writing of all bytes of a file.
+fn range_lock() -> libc::flock {
+    libc::flock {
+        l_type: libc::F_WRLCK as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    }
 }
 
 /// Replaces `to` by a copy of a datadir, holes and all.
@@ -358,12 +387,19 @@ mod tests {
             assert_eq!(said, refused, "{lock}");
         }
         fs::create_dir(from.join("geth")).unwrap();
-        let held = File::create(from.join(HELD_FILE)).unwrap();
+        let held = File::create(from.join("geth/LOCK")).unwrap();
         held.lock().unwrap();
         let refused =
             copy_datadir(&pristine(&from, Tables::Shared), &to, Extents::Any).unwrap_err();
         assert!(refused.to_string().contains("geth/LOCK"), "{refused}");
         held.unlock().unwrap();
+        let held = File::create(from.join(HELD_FILE)).unwrap();
+        // Of the file as it is open here, not of this process, so that this process finds it.
+        fcntl(&held, FcntlArg::F_OFD_SETLK(&range_lock())).unwrap();
+        let refused =
+            copy_datadir(&pristine(&from, Tables::Shared), &to, Extents::Any).unwrap_err();
+        assert!(refused.to_string().contains("holds LOCK;"), "{refused}");
+        drop(held);
         copy_datadir(&pristine(&from, Tables::Shared), &to, Extents::Any).unwrap();
     }
 

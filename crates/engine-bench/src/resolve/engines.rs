@@ -106,7 +106,8 @@ fn engine(typed: &str, named: &NamedEngines) -> Result<EngineSpec> {
 }
 
 /// What may be given instead of a program that is no engine.
-const ENGINES: &str = "give the path of reth or geth, or bench-reth for the one that is built in";
+const ENGINES: &str =
+    "give the path of reth, geth or ethrex, or bench-reth for the one that is built in";
 
 /// Whether a program is an engine: one that does not know its own name has the flags of one.
 fn is_one(engine: &EngineSpec, told: &str) -> bool {
@@ -133,7 +134,8 @@ fn find_missing_flags(engines: &mut [EngineSpec], helps: &[String], knobs: &[&st
         let nowhere = !known.contains(&true);
         let mut lacking = 0;
         for (engine, known) in engines.iter_mut().zip(known) {
-            let hidden = nowhere && engine.kind != EngineKind::Geth;
+            let speaks_as_reth = matches!(engine.kind, EngineKind::BenchReth | EngineKind::Reth);
+            let hidden = nowhere && speaks_as_reth;
             if !known && !hidden {
                 engine.lacks.push(flag.to_owned());
                 lacking += 1;
@@ -214,6 +216,11 @@ mod tests {
         for (line, kind) in [
             ("geth version 1.17.8-stable", EngineKind::Geth),
             ("Geth", EngineKind::Geth),
+            (
+                "ethrex ethrex/v24.0.0-HEAD-12ab/x86_64-unknown-linux-gnu/rustc-v1.90.0",
+                EngineKind::Ethrex,
+            ),
+            ("ethrex/v24.0.0", EngineKind::Ethrex),
             ("bench-reth 0.1.0", EngineKind::BenchReth),
             ("engine-bench 0.1.0", EngineKind::BenchReth),
             ("reth Version: 1.11.1", EngineKind::Reth),

@@ -88,7 +88,7 @@ fn datadir(settings: &Settings, engine: &EngineSpec) -> Result<()> {
                 Some(format!("it has no {DATABASE}"))
             }
             EngineKind::Reth if inside.next().is_none() => Some("it is empty".to_owned()),
-            EngineKind::Geth if state::source(settings, engine).is_none() => {
+            EngineKind::Geth | EngineKind::Ethrex if state::source(settings, engine).is_none() => {
                 bail!(state::no_state(engine));
             }
             _ => None,
@@ -292,11 +292,9 @@ fn flags(settings: &Settings, engine: &EngineSpec) -> Result<()> {
         }
         for flag in together {
             if let Some(reason) = engine::refusal(engine, slice::from_ref(&flag)) {
-                let (name, program) = (&engine.name, engine.program.display());
+                let (name, help) = (&engine.name, engine::help_command(engine));
                 let releases = releases_with(engine::flag_name(&flag));
-                bail!(
-                    "{name} refuses {flag}: {reason}{releases}; {program} node --help lists its flags"
-                );
+                bail!("{name} refuses {flag}: {reason}{releases}; {help} lists its flags");
             }
         }
     }

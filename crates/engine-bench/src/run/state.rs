@@ -51,6 +51,7 @@ pub(super) fn source(settings: &Settings, engine: &EngineSpec) -> Option<Source>
                 EngineKind::BenchReth => true,
                 EngineKind::Reth => Origin::of(path).is_none(),
                 EngineKind::Geth => engine::is_geth_datadir(path),
+                EngineKind::Ethrex => engine::is_ethrex_datadir(path),
             };
             if is_its_own {
                 let (path, tables) = (path.clone(), Tables::Copied);
@@ -89,7 +90,9 @@ impl Preparing<'_> {
             seed,
         };
         let path = match engine.kind {
-            EngineKind::Geth | EngineKind::Reth => self.of_genesis(key, engine).await?,
+            EngineKind::Geth | EngineKind::Reth | EngineKind::Ethrex => {
+                self.of_genesis(key, engine).await?
+            }
             EngineKind::BenchReth => make_state(self.cache, key, self.logs, self.progress).await?,
         };
         Ok(Pristine {
@@ -196,8 +199,9 @@ async fn run(command: Command, logs: &Path, name: &str, datadir: &Path) -> Resul
 /// Why an engine has no state to work on.
 pub(super) fn no_state(engine: &EngineSpec) -> String {
     format!(
-        "{} cannot read the datadir that was given, which is neither geth's nor made by \
-         engine-bench init; give one of these, or omit --datadir",
-        engine.name
+        "{} cannot read the datadir that was given, which is neither a datadir of {} nor made by engine-bench init; give \
+         one of these, or omit --datadir",
+        engine.name,
+        engine.kind.name()
     )
 }

@@ -41,6 +41,8 @@ pub enum EngineKind {
     Reth,
     /// go-ethereum.
     Geth,
+    /// ethrex.
+    Ethrex,
 }
 
 impl EngineKind {
@@ -48,9 +50,12 @@ impl EngineKind {
     /// to speak as reth does.
     pub(crate) fn of_version(line: &str) -> Self {
         let first = line.split_whitespace().next().unwrap_or_default();
+        // ethrex puts its version behind a slash.
+        let first = first.split('/').next().unwrap_or_default();
         match first.to_ascii_lowercase().as_str() {
             "bench-reth" | "engine-bench" => Self::BenchReth,
             "geth" => Self::Geth,
+            "ethrex" => Self::Ethrex,
             _ => Self::Reth,
         }
     }
@@ -61,12 +66,13 @@ impl EngineKind {
             Self::BenchReth => "bench-reth",
             Self::Reth => "reth",
             Self::Geth => "geth",
+            Self::Ethrex => "ethrex",
         }
     }
 
     /// Whether the engine has a command that unwinds a datadir.
     pub fn can_unwind(self) -> bool {
-        self != Self::Geth
+        !matches!(self, Self::Geth | Self::Ethrex)
     }
 
     /// Whether it has reth's command line.
@@ -85,7 +91,7 @@ impl EngineKind {
     pub fn root_task_cpus(self) -> usize {
         match self {
             Self::Reth => 5,
-            Self::BenchReth | Self::Geth => 1,
+            Self::BenchReth | Self::Geth | Self::Ethrex => 1,
         }
     }
 }
@@ -101,7 +107,7 @@ impl EngineSpec {
             EngineKind::Reth => self
                 .version
                 .is_none_or(|version| version >= TELLS_PERSISTED_BLOCKS),
-            EngineKind::Geth => false,
+            EngineKind::Geth | EngineKind::Ethrex => false,
         }
     }
 

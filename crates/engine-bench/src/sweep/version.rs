@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Version(pub u64, pub u64, pub u64);
 
 impl Version {
-    /// The first word of a line that begins as three numbers with dots between.
+    /// The first word of a line, or part of one between slashes, that begins as three numbers with dots between.
     pub(crate) fn of_line(line: &str) -> Option<Self> {
         let of_word = |word: &str| {
             let mut parts = word.trim_start_matches('v').splitn(3, '.');
@@ -22,7 +22,8 @@ impl Version {
             };
             Some(Self(number()?, number()?, number()?))
         };
-        line.split_whitespace().find_map(of_word)
+        let ends_word = |c: char| c.is_whitespace() || c == '/';
+        line.split(ends_word).find_map(of_word)
     }
 }
 
@@ -37,6 +38,8 @@ impl fmt::Display for Version {
 const KNOWN_RETH: [Version; 2] = [Version(1, 9, 0), Version(2, 6, 0)];
 /// Releases of geth, likewise.
 const KNOWN_GETH: [Version; 2] = [Version(1, 16, 0), Version(1, 18, 0)];
+/// Releases of ethrex, likewise.
+const KNOWN_ETHREX: [Version; 2] = [Version(24, 0, 0), Version(25, 0, 0)];
 
 /// What is to be said about an engine of a release that this program was not written for.
 pub(crate) fn doubt(engine: &EngineSpec) -> Option<String> {
@@ -45,6 +48,7 @@ pub(crate) fn doubt(engine: &EngineSpec) -> Option<String> {
         EngineKind::BenchReth => return None,
         EngineKind::Reth => KNOWN_RETH,
         EngineKind::Geth => KNOWN_GETH,
+        EngineKind::Ethrex => KNOWN_ETHREX,
     };
     let Some(version) = engine.version else {
         return Some(format!(
@@ -92,7 +96,10 @@ mod tests {
             ("reth-ethereum-cli Version: 1.11.1", Some(Version(1, 11, 1))),
             ("reth Version: 2.5.1-dev (abc)", Some(Version(2, 5, 1))),
             ("geth version 1.17.8-stable", Some(Version(1, 17, 8))),
-            ("ethrex v24.0.0-main-12ab", Some(Version(24, 0, 0))),
+            (
+                "ethrex ethrex/v24.0.0-HEAD-12ab/x86_64-unknown-linux-gnu/rustc-v1.90.0",
+                Some(Version(24, 0, 0)),
+            ),
             ("reth 1", None),
             ("1.2", None),
             ("", None),
