@@ -31,7 +31,7 @@ fn ethrex_alone_gets_payloads_and_every_figure_follows_from_its_samples() {
     // A seed of its own, so that no other test has made the payloads.
     world.ok(&format!(
         "sweep --engine ethrex={ethrex} --gas 2M --seed 6 --count 3 --rounds 1 --axis no-precompile-cache=on,off \
-         --set log.color=never --out @out"
+         --out @out"
     ));
     let report = whole(&world, "out");
     assert_eq!(cells(&report).len(), 2);

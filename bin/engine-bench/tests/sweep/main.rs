@@ -56,10 +56,10 @@ fn of<'a>(report: &'a Value, engine: &str) -> Vec<&'a Value> {
         .collect()
 }
 
-/// The blocks that the cells of a sweep of so many rounds executed, which are the same in every cell.
-fn same_blocks(world: &World, report: &Value, rounds: usize) -> Vec<String> {
+/// The blocks that the cells of a sweep executed in a round, which are the same in every cell.
+fn same_blocks(world: &World, report: &Value, round: u64) -> Vec<String> {
     let hashes = cells(report).iter().map(|cell| {
-        let samples = world.samples(rounds, cell).into_iter();
+        let samples = world.samples(round, cell).into_iter();
         samples.map(|row| row["block_hash"].clone()).collect()
     });
     let hashes: BTreeSet<Vec<String>> = hashes.collect();
