@@ -277,7 +277,7 @@ mod tests {
                 "is neither bench-reth nor a program",
             ),
         ] {
-            let refused = engines(std::slice::from_ref(typed), &[]).unwrap_err();
+            let refused = named(std::slice::from_ref(typed), &[]).unwrap_err();
             let refused = refused.to_string();
             assert!(
                 refused.contains(said) && refused.contains(typed),
@@ -287,7 +287,7 @@ mod tests {
         }
         // One that is called otherwise is known by its flags.
         let fork = program(dir, "fork", "op-node 1", "--authrpc.jwtsecret <F>");
-        assert_eq!(engines(&[fork], &[]).unwrap()[0].kind, EngineKind::Reth);
+        assert_eq!(named(&[fork], &[]).unwrap()[0].kind, EngineKind::Reth);
     }
 
     #[test]
