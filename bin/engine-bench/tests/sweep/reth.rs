@@ -64,7 +64,8 @@ fn reth_and_bench_reth_execute_the_same_blocks() {
     });
     let hashes: BTreeSet<Vec<String>> = hashes.collect();
     assert_eq!(hashes.len(), 1, "the same blocks in every cell");
-    assert!(report["guard"]["state_drift"] == json!([]), "{report}");
+    let drift = report["guard"]["state_drift"].as_array();
+    assert!(drift.is_none_or(Vec::is_empty), "{drift:?}");
 }
 
 #[test]
