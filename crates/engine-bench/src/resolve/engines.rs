@@ -274,7 +274,7 @@ mod tests {
             (&"/bin/true".to_owned(), "is no engine: "),
             (
                 &dir.join("none").display().to_string(),
-                "is neither bench-reth nor a program",
+                "nor an engine of --engines, nor a program",
             ),
         ] {
             let refused = named(std::slice::from_ref(typed), &[]).unwrap_err();

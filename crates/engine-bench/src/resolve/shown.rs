@@ -189,7 +189,9 @@ mod tests {
         let names: Vec<&str> = rows(&settings).iter().map(|(name, _)| *name).collect();
         // A state and payloads that were given have rows instead of these that were made.
         // The same goes for rounds that were asked for instead of found.
-        let elsewhere = "question payloads datadir in-place chain precision budget no-guard";
+        // What a file says of engines is told of each of them.
+        let elsewhere =
+            "question engines payloads datadir lead-in in-place chain precision budget no-guard";
         let elsewhere: Vec<_> = elsewhere.split(' ').collect();
         for (key, _) in KEYS.iter().filter(|(key, _)| !elsewhere.contains(key)) {
             assert!(names.contains(key), "{key}");
