@@ -60,7 +60,7 @@ const MODULE_ARROWS: &[(&str, &[&str])] = &[
     ("cli", &["guard", "profile", "sweep", "trace"]),
     ("engine", &["client", "files", "owner", "sweep"]),
     ("observe", &["engine"]),
-    ("reset", &["engine", "owner", "sweep"]),
+    ("reset", &["engine", "files", "owner", "sweep"]),
     ("payload", &["cache", "client", "sweep"]),
     ("plan", &["cache", "files", "sweep"]),
     (

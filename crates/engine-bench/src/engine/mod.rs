@@ -31,6 +31,7 @@ pub use ready::wait_until_ready;
 pub use reth::init_command;
 pub(crate) use reth::missing_fixed_flags;
 pub use trial::{can_try, refusal};
+pub(crate) use variables::command;
 pub use variables::{Variables, kept_out};
 
 use std::path::Path;

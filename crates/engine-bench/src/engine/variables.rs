@@ -46,7 +46,7 @@ impl Variables {
 }
 
 /// A program of an engine, with nothing in its environment but what is passed on.
-pub(super) fn command(program: &Path) -> Command {
+pub(crate) fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_clear().envs(passed());
     command

@@ -111,7 +111,7 @@ impl Workspace {
         let [program, arguments @ ..] = words else {
             bail!("--reset command: names no program; give one behind the colon");
         };
-        let mut command = Command::new(program);
+        let mut command = engine::command(Path::new(program));
         command
             .args(arguments)
             .env("ENGINE_BENCH_DATADIR", &self.datadir)
