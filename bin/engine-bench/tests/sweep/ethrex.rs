@@ -3,7 +3,7 @@
 //! The program is that of `tests/ethrex-node`: ethrex' published crates, with the state in memory.
 
 use crate::{
-    assert_throughput, cells, forge_state_root, of, same_blocks,
+    assert_no_number_for_a_wrong_root, assert_throughput, cells, of, same_blocks,
     support::{World, sum},
 };
 use serde_json::{Value, json};
@@ -92,18 +92,7 @@ fn a_wrong_state_root_gives_ethrex_no_number() {
     let Some(ethrex) = path(Tool::Ethrex) else {
         return;
     };
-    let world = World::new();
-    world.ok("generate --gas 2M --count 3 --out @payloads");
-    forge_state_root(&world.path("payloads/2M/payload_block_3.json"));
-    let sweep = format!("sweep --engine ethrex={ethrex} --gas 2M --rounds 1 --payloads @payloads");
-    world.refused(&format!("{sweep} --out @out"), &[]);
-    let failure = &world.report("out")["failures"][0];
-    assert_eq!(failure["step"], "warmup");
-    let cause = failure["cause"].as_str().unwrap();
-    for part in ["block 3", "INVALID", "State Root"] {
-        assert!(cause.contains(part), "{part}: {cause}");
-    }
-    world.assert_no_engine();
+    assert_no_number_for_a_wrong_root(&format!("ethrex={ethrex}"), "State Root");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! geth beside bench-reth in one sweep: the same state, the same payloads, its own command line.
 
 use crate::{
-    assert_throughput, cells, forge_state_root, of, same_blocks,
+    assert_no_number_for_a_wrong_root, assert_throughput, cells, of, same_blocks,
     support::{World, sum},
 };
 use serde_json::{Value, json};
@@ -85,18 +85,7 @@ fn recompute(world: &World, cell: &Value) -> usize {
 #[test]
 fn a_wrong_state_root_gives_geth_no_number() {
     let Some(geth) = geth() else { return };
-    let world = World::new();
-    world.ok("generate --gas 2M --count 3 --out @payloads");
-    forge_state_root(&world.path("payloads/2M/payload_block_3.json"));
-    let sweep = format!("sweep --engine geth={geth} --gas 2M --rounds 1 --payloads @payloads");
-    world.refused(&format!("{sweep} --out @out"), &[]);
-    let failure = &world.report("out")["failures"][0];
-    assert_eq!(failure["step"], "warmup");
-    let cause = failure["cause"].as_str().unwrap();
-    for part in ["block 3", "INVALID", "merkle root"] {
-        assert!(cause.contains(part), "{part}: {cause}");
-    }
-    world.assert_no_engine();
+    assert_no_number_for_a_wrong_root(&format!("geth={geth}"), "merkle root");
 }
 
 #[test]

@@ -186,6 +186,22 @@ fn block_hash(envelope: &ExecutionPayloadEnvelopeV4) -> B256 {
     block.unwrap().header.hash_slow()
 }
 
+/// A payload whose state root is not the one that this engine arrives at gives no number, and the engine says so.
+fn assert_no_number_for_a_wrong_root(engine: &str, said: &str) {
+    let world = World::new();
+    world.ok("generate --gas 2M --count 3 --out @payloads");
+    forge_state_root(&world.path("payloads/2M/payload_block_3.json"));
+    let sweep = format!("sweep --engine {engine} --gas 2M --rounds 1 --payloads @payloads");
+    world.refused(&format!("{sweep} --out @out"), &[]);
+    let failure = &world.report("out")["failures"][0];
+    assert_eq!(failure["step"], "warmup");
+    let cause = failure["cause"].as_str().unwrap();
+    for part in ["block 3", "INVALID", said] {
+        assert!(cause.contains(part), "{part}: {cause}");
+    }
+    world.assert_no_engine();
+}
+
 /// Gives the payload another state root and the hash that its header has then.
 fn forge_state_root(path: &Path) {
     let PayloadFile::BigBlock(mut envelope) = PayloadFile::read(path).unwrap() else {

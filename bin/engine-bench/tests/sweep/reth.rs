@@ -4,7 +4,7 @@
 //! have it.
 
 use crate::{
-    cells, forge_state_root,
+    assert_no_number_for_a_wrong_root, cells,
     support::{World, files},
 };
 use serde_json::{Value, json};
@@ -93,18 +93,7 @@ fn a_datadir_of_reth_is_brought_forward_and_unwound_with_its_tries() {
 #[test]
 fn a_wrong_state_root_gives_reth_no_number() {
     let Some(reth) = reth() else { return };
-    let world = World::new();
-    world.ok("generate --gas 2M --count 3 --out @payloads");
-    forge_state_root(&world.path("payloads/2M/payload_block_3.json"));
-    let sweep = format!("sweep --engine reth={reth} --gas 2M --rounds 1 --payloads @payloads");
-    world.refused(&format!("{sweep} --out @out"), &[]);
-    let failure = &world.report("out")["failures"][0];
-    assert_eq!(failure["step"], "warmup");
-    let cause = failure["cause"].as_str().unwrap();
-    for part in ["block 3", "INVALID", "state root"] {
-        assert!(cause.contains(part), "{part}: {cause}");
-    }
-    world.assert_no_engine();
+    assert_no_number_for_a_wrong_root(&format!("reth={reth}"), "state root");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What bringing a datadir back took.
 //!
-//! Invariant: every reset that ended is counted, also of visits that count for nothing.
+//! Invariant: every reset of a pass that ended is counted, also of visits that count for nothing.
 
 use super::Outcome;
 use bench_stats::quantile_sorted;

@@ -46,13 +46,13 @@ pub(crate) fn lead_in(
         .iter()
         .map(|dir| dir.display().to_string())
         .collect();
-    let where_ = match folders.as_slice() {
+    let searched = match folders.as_slice() {
         [] => "none were given".to_owned(),
         folders => format!("{} has none", folders.join(", ")),
     };
     bail!(
         "the head of the datadir is block {}, and to reach block {target} a payload of block {} that builds on {hash} is \
-         needed: {where_}; give the payloads from behind the head with --lead-in, or a datadir that has block {target}",
+         needed: {searched}; give the payloads from behind the head with --lead-in, or a datadir that has block {target}",
         head.number(),
         number + 1,
     )

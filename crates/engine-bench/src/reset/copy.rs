@@ -162,7 +162,7 @@ pub fn try_reflink(datadir: Option<&Path>, to: &Path) -> Result<()> {
     let (original, copy) = (new()?, new()?);
     let given = datadir.and_then(first_file);
     let original = given.as_deref().unwrap_or(original.path());
-    clone_file(original, copy.path()).map_err(|reason| failed(to, reason))
+    clone_file(original, copy.path()).map_err(|reason| not_shared(to, reason))
 }
 
 fn first_file(dir: &Path) -> Option<PathBuf> {
@@ -184,21 +184,20 @@ fn failed(path: &Path, reason: io::Error) -> Report {
         io::ErrorKind::StorageFull => eyre!(
             "no space is left to write {path}; make room, or give --cache-dir a folder on a larger disk"
         ),
-        _ if is_unshared(&reason) => eyre!(
-            "failed to share the extents of {path} with its original: {reason}; that takes a file system such as \
-             XFS or Btrfs, and --cache-dir on the same one as the original: otherwise give --reset copy"
-        ),
         _ => eyre!("failed to copy {path}: {reason}"),
     }
 }
 
-/// Whether a file system, or two, said that extents cannot be shared.
-fn is_unshared(reason: &io::Error) -> bool {
-    use nix::errno::Errno as E;
-    let codes = [E::EOPNOTSUPP, E::EXDEV, E::EINVAL, E::ENOTTY].map(|code| code as i32);
-    reason
-        .raw_os_error()
-        .is_some_and(|code| codes.contains(&code))
+/// Why a file could not be given the extents of its original.
+fn not_shared(path: &Path, reason: io::Error) -> Report {
+    match reason.kind() {
+        io::ErrorKind::StorageFull => failed(path, reason),
+        _ => eyre!(
+            "failed to share the extents of {} with its original: {reason}; that takes a file system such as XFS or \
+             Btrfs, and --cache-dir on the same one as the original: otherwise give --reset copy",
+            path.display()
+        ),
+    }
 }
 
 fn copy_folder(from: &Path, to: &Path, how: (Tables, Extents)) -> Result<()> {
@@ -216,11 +215,14 @@ fn copy_folder(from: &Path, to: &Path, how: (Tables, Extents)) -> Result<()> {
             if how.0 == Tables::Shared && share(&source, &target) {
                 continue;
             }
-            let copied = match how.1 {
-                Extents::Any => copy_file(&source, &target),
-                Extents::Shared => clone_file(&source, &target),
-            };
-            copied.map_err(|reason| failed(&target, reason))?;
+            match how.1 {
+                Extents::Any => {
+                    copy_file(&source, &target).map_err(|reason| failed(&target, reason))
+                }
+                Extents::Shared => {
+                    clone_file(&source, &target).map_err(|reason| not_shared(&target, reason))
+                }
+            }?;
         }
     }
     Ok(())

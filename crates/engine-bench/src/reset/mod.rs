@@ -84,7 +84,7 @@ impl Workspace {
     /// Keeps the datadir as it is at `kept`, and begins from there ever after.
     ///
     /// # Errors
-    /// When it cannot be moved or copied.
+    /// When it cannot be copied.
     pub fn keep_as(&mut self, kept: &Path) -> Result<()> {
         let now = Pristine {
             path: self.datadir.clone(),

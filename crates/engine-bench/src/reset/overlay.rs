@@ -44,6 +44,7 @@ impl Drop for Mounts {
     }
 }
 
+/// Unmounts the overlays that are there: where there is none, that takes no rights.
 fn unmount_below(dir: &Path) -> Result<()> {
     let Ok(dir) = dir.canonicalize() else {
         return Ok(());
@@ -54,17 +55,12 @@ fn unmount_below(dir: &Path) -> Result<()> {
     let mounts = MountInfos::from_buf_read(BufReader::new(mounts))?;
     for mount in mounts {
         if mount.fs_type == "overlay" && mount.mount_point.starts_with(&dir) {
-            unmount(&mount.mount_point)?;
+            let at = &mount.mount_point;
+            umount2(at, MntFlags::MNT_DETACH)
+                .map_err(|reason| eyre!("failed to unmount {}: {reason}", at.display()))?;
         }
     }
     Ok(())
-}
-
-fn unmount(at: &Path) -> Result<()> {
-    match umount2(at, MntFlags::MNT_DETACH) {
-        Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => Ok(()),
-        Err(reason) => Err(eyre!("failed to unmount {}: {reason}", at.display())),
-    }
 }
 
 /// Has `to` show what `from` holds, and nothing of what was written there before.
@@ -72,7 +68,7 @@ fn unmount(at: &Path) -> Result<()> {
 /// # Errors
 /// When the kernel refuses the mount.
 pub(super) fn lay_over(from: &Path, to: &Path) -> Result<()> {
-    unmount(to)?;
+    unmount_below(to)?;
     remove(to)?;
     let layers = layers_of(to);
     remove(&layers)?;
@@ -126,7 +122,7 @@ pub fn try_overlay(dir: &Path) -> Result<()> {
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     fs::create_dir(&from).map_err(failed("create", &from))?;
     let tried = lay_over(&from, &to);
-    unmount(&to)?;
+    unmount_below(place.path())?;
     tried
 }
 
