@@ -354,7 +354,7 @@ mod tests {
             // SAFETY: the processor has the features.
             unsafe { test(a, b) }
         } else {
-            testkit::skip("the CPU lacks AVX-512 IFMA");
+            testkit::skip_without_cpu_feature("AVX-512 IFMA");
         }
     }
 

@@ -136,7 +136,7 @@ fn of_generator(s: U256, hash: U256, is_negative: bool) -> Signed {
 #[test]
 fn sums_that_the_formulas_do_not_cover_have_no_answer() {
     if !has_lanes() {
-        return testkit::skip("the CPU lacks AVX-512 IFMA");
+        return testkit::skip_without_cpu_feature("AVX-512 IFMA");
     }
     let small = || (0_u64..64).map(U256::from);
     let pairs = small().flat_map(|s| small().map(move |hash| (s, hash)));

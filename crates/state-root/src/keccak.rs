@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn every_length_around_the_blocks() {
         if !has_lanes() {
-            return testkit::skip("the CPU lacks AVX-512F");
+            return testkit::skip_without_cpu_feature("AVX-512F");
         }
         let mut inputs = Inputs::default();
         let lengths = || (0..=3 * RATE + 2).flat_map(|len| [len, len, len / 2]);

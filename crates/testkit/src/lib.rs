@@ -16,7 +16,7 @@ mod program;
 mod server;
 mod wait;
 
-pub use need::{Tool, require, skip};
+pub use need::{Tool, require, skip, skip_without_cpu_feature};
 pub use nix::sys::signal::Signal;
 pub use program::{Ended, Hogs, Pipe, Running, built, free_port, is_free, is_frozen, send_signal};
 pub use server::{Reply, Request, Server};

@@ -1,7 +1,8 @@
 //! What a machine may lack: programs of others and features of the CPU.
 //!
 //! Invariant: a test that does not run for want of something is written down as skipped in the file that
-//! `cargo xtask test` names, and with `CI=true` it fails.
+//! `cargo xtask test` names. With `CI=true` it fails if a program is what is missing: `cargo xtask test` brings
+//! those. What a CPU lacks nothing brings, so there the test counts as skipped everywhere.
 
 use std::{env, ffi::OsString, fs::OpenOptions, io::Write as _, path::PathBuf, thread};
 
@@ -77,14 +78,23 @@ pub fn require(tool: Tool) -> Option<OsString> {
     found
 }
 
+/// Skips the test on this thread for want of a feature of the CPU, in CI too.
+pub fn skip_without_cpu_feature(feature: &str) {
+    write_down(&format!("the CPU lacks {feature}"));
+}
+
 /// Writes down that the test on this thread is skipped, and why.
 ///
 /// # Panics
-/// When `CI=true`: there nothing is skipped.
+/// When `CI=true`: there nothing is skipped that could be brought.
 #[track_caller]
 pub fn skip(why: &str) {
     let in_ci = env::var("CI").is_ok_and(|value| value == "true" || value == "1");
     assert!(!in_ci, "nothing is skipped in CI: {why}");
+    write_down(why);
+}
+
+fn write_down(why: &str) {
     eprintln!("SKIPPED: {why}");
     if let Some(file) = env::var_os(SKIPPED_VARIABLE) {
         let mut file = OpenOptions::new()
