@@ -7,11 +7,13 @@ use super::{InStep as _, Progress, Step, StepError, copies::copy_dir};
 use crate::{
     cache::{Cache, WorkLock},
     client::BlockIdentity,
-    engine,
+    engine::{self, names_flag},
     payload::PayloadStore,
     reset::{self, Mounts, Pristine, Workspace},
     resolve,
-    sweep::{BaseSource, EngineKind, EngineSpec, PayloadSource, ResetMethod, Settings},
+    sweep::{
+        BaseSource, EngineKind, EngineSpec, PayloadSource, ResetMethod, Settings, is_engine_flag,
+    },
 };
 use engine_api::JwtSecret;
 use std::{
@@ -180,6 +182,11 @@ impl Preparing<'_> {
         }
         let mut embedded = resolve::embedded_engine().in_step(Step::State)?;
         embedded.name = BUILDER_NAME.to_owned();
+        // Flags are given for the engines of the sweep: those of another family would end this one.
+        let help = engine::help(&embedded);
+        let foreign = self.settings.set.iter().map(|set| &set.flag);
+        let foreign = foreign.filter(|flag| is_engine_flag(flag) && !names_flag(&help, flag));
+        embedded.lacks = foreign.cloned().collect();
         let (workspace, found, _) = self.one(&embedded).await?;
         check_same_base(Some(base), found, &embedded.name)?;
         Ok(Some(workspace))
