@@ -213,11 +213,9 @@ fn engine_config() -> EngineConfig {
             account_workers: one,
             storage_workers: one,
             kept_bytes: 1 << 20,
-            threads_apart: false,
         },
         check_state_root: true,
         sender_recovery: SenderRecovery::default(),
-        execution_nice: 0,
         injected_slowdown: 0.0,
         skip_invalid_transactions: false,
     }

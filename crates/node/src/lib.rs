@@ -7,7 +7,6 @@ pub mod chainspec;
 pub mod cli;
 pub mod commands;
 pub mod engine;
-mod placement;
 pub mod pool;
 pub mod primitives;
 mod priority;

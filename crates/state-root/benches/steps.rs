@@ -101,7 +101,6 @@ fn pool(chunk_policy: ChunkPolicy, kept_bytes: usize) -> RootPool<MemSource> {
         account_workers: two,
         storage_workers: two,
         kept_bytes,
-        threads_apart: false,
     })
     .expect("threads can be started")
 }

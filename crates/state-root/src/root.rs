@@ -12,7 +12,6 @@ use crate::{
 };
 use alloy_primitives::B256;
 use std::{io, num::NonZeroUsize, sync::Arc};
-use threads::FewCpus;
 
 /// How the pipeline cuts its work, and over how many threads it spreads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,9 +31,6 @@ pub struct RootConfig {
     pub storage_workers: NonZeroUsize,
     /// Memory of the nodes that [`ChunkPolicy::RangeSteal`] keeps across blocks, in bytes.
     pub kept_bytes: usize,
-    /// Whether the threads of [`ChunkPolicy::RangeSteal`] have CPUs of their own, where CPUs are few
-    /// ([`FewCpus`]).
-    pub threads_apart: bool,
 }
 
 /// The threads of the pipeline, started once per process.
@@ -60,12 +56,7 @@ impl<S: StateSource> RootPool<S> {
                     threads: config.account_workers,
                     kept_bytes: config.kept_bytes,
                 };
-                let cpus = if config.threads_apart {
-                    FewCpus::of_this_thread()?
-                } else {
-                    None
-                };
-                Ok(Pool::Ranges(RangePool::new(ranges, cpus)?))
+                Ok(Pool::Ranges(RangePool::new(ranges)?))
             }
             ChunkPolicy::Always | ChunkPolicy::Reth1_11 | ChunkPolicy::Reth2_5 => {
                 Ok::<_, io::Error>(Pool::Proofs(ProofPool::new(config)?))
@@ -77,23 +68,6 @@ impl<S: StateSource> RootPool<S> {
             RootStrategy::Serial => Pool::Late(LatePool::serial()),
             RootStrategy::Skip => Pool::Late(LatePool::skip()),
         }))
-    }
-
-    /// The CPUs of which the threads have one each, if they have.
-    pub fn cpus(&self) -> Option<&FewCpus> {
-        match &self.0 {
-            Pool::Ranges(pool) => pool.cpus(),
-            Pool::Proofs(_) | Pool::Late(_) => None,
-        }
-    }
-
-    /// Whether the next block will hardly find a path in memory, to judge by the last one: then there
-    /// is much to read while it is executed.
-    pub fn is_cold(&self) -> bool {
-        match &self.0 {
-            Pool::Ranges(pool) => pool.is_cold(),
-            Pool::Proofs(_) | Pool::Late(_) => false,
-        }
     }
 
     /// Begins the root of one block on top of the state `source` shows, whose root is

@@ -81,7 +81,6 @@ fn use_by_block(kept_bytes: usize) -> Vec<usize> {
         account_workers: count(2),
         storage_workers: count(1),
         kept_bytes,
-        threads_apart: false,
     });
     let pool = pool.unwrap();
     let before = IN_USE.load(Ordering::Relaxed);

@@ -9,10 +9,6 @@
 //! thread does other halves. That cannot deadlock: whatever lies on top of a waiting thread's stack
 //! began after what it waits for was cut off, so there is no circle of waiting.
 
-mod cpus;
-
-pub use cpus::FewCpus;
-
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt, io,
@@ -37,21 +33,6 @@ impl Threads {
     ///
     /// When the system refuses another thread.
     pub fn start(name: &str, count: NonZeroUsize) -> io::Result<Self> {
-        Self::start_apart(name, count, None)
-    }
-
-    /// The same, but no two of the threads share one of `cpus`; when there are more threads than
-    /// those, the scheduler decides about the others. A thread that the system does not tie goes on
-    /// without.
-    ///
-    /// # Errors
-    ///
-    /// When the system refuses another thread.
-    pub fn start_apart(
-        name: &str,
-        count: NonZeroUsize,
-        cpus: Option<&FewCpus>,
-    ) -> io::Result<Self> {
         let mut threads = Self {
             board: Arc::new(Board {
                 count,
@@ -61,12 +42,10 @@ impl Threads {
         };
         for index in 0..count.get() {
             let board = Arc::clone(&threads.board);
-            let cpus = cpus.cloned();
             let named = thread::Builder::new().name(format!("{name}-{index:02}"));
-            threads.handles.push(named.spawn(move || {
-                let _ = cpus.map(|cpus| cpus.tie_from_last(index));
-                board.work(index);
-            })?);
+            threads
+                .handles
+                .push(named.spawn(move || board.work(index))?);
         }
         Ok(threads)
     }

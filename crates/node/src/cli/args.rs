@@ -311,23 +311,6 @@ pub struct EngineArgs {
     /// processor can (AVX-512 IFMA)
     #[arg(long = "bench.senders-one-by-one")]
     pub senders_one_by_one: bool,
-    /// Nice value of the executing threads above that of the state root's threads, which then get a CPU
-    /// first. Default: 3 with range-steal, else 0
-    #[arg(
-        long = "bench.execution-nice",
-        value_parser = clap::value_parser!(u8).range(0..=19),
-        value_name = "STEPS"
-    )]
-    pub execution_nice: Option<u8>,
-    /// With range-steal on two to four CPUs: whether the threads of the root, of persistence, and of the
-    /// execution of a block whose state must be read are tied to CPUs of their own
-    #[arg(
-        long = "bench.threads-apart",
-        action = clap::ArgAction::Set,
-        default_value_t = true,
-        value_name = "BOOL"
-    )]
-    pub threads_apart: bool,
     /// For testing benchmarks: make every payload take this much longer, in percent of its own time
     #[arg(
         long = "bench.inject-slowdown",

@@ -22,7 +22,7 @@ use crate::{
 use alloy_primitives::U256;
 use eyre::{Context as _, eyre};
 use state_db::{OpenOptions, SyncMode};
-use state_root::{ChunkPolicy, RootConfig, RootStrategy};
+use state_root::{ChunkPolicy, RootConfig};
 use std::{env, net::SocketAddr, num::NonZeroUsize, path::PathBuf, thread};
 
 /// What one megabyte of `--rpc.max-*-size` is, in bytes.
@@ -196,7 +196,6 @@ fn engine(args: &EngineArgs) -> eyre::Result<EngineConfig> {
             account_workers: args.account_worker_count.unwrap_or(workers),
             storage_workers: args.storage_worker_count.unwrap_or(workers),
             kept_bytes: args.root_arena_mb.saturating_mul(MIB as usize),
-            threads_apart: args.threads_apart && is_range_steal(args),
         },
         check_state_root: args.check_state_root,
         sender_recovery: if args.senders_one_by_one {
@@ -204,23 +203,10 @@ fn engine(args: &EngineArgs) -> eyre::Result<EngineConfig> {
         } else {
             SenderRecovery::SideBySide
         },
-        execution_nice: args.execution_nice.unwrap_or(if is_range_steal(args) {
-            EXECUTION_NICE
-        } else {
-            0
-        }),
         injected_slowdown: args.inject_slowdown,
         skip_invalid_transactions: false,
         gas_limit_target: 0,
     })
-}
-
-/// How far executing yields to range-steal, in steps of its nice value. It does not yield to reth's
-/// policies, since reth's threads do not yield to its proof workers.
-const EXECUTION_NICE: u8 = 3;
-
-fn is_range_steal(args: &EngineArgs) -> bool {
-    args.root_strategy == RootStrategy::Task && args.chunk_policy == ChunkPolicy::RangeSteal
 }
 
 /// Least number of blocks that wait for persistence before the engine does.
@@ -345,32 +331,6 @@ mod tests {
         assert_eq!(config.auth.unwrap().address.to_string(), "127.0.0.1:8551");
         assert_eq!((config.http, config.ws), (None, None));
         assert!(!config.methods.idle_at_startup);
-    }
-
-    #[test]
-    fn executing_yields_to_range_steal_or_as_far_as_it_is_told() {
-        let of = |flags| resolved(flags).engine.execution_nice;
-        assert_eq!(of(""), 0);
-        assert_eq!(of("--bench.chunk-policy reth-1.11"), 0);
-        assert_eq!(of("--bench.chunk-policy range-steal"), 3);
-        let late = "--bench.chunk-policy range-steal --bench.root-strategy serial";
-        assert_eq!(of(late), 0);
-        let told = "--bench.chunk-policy range-steal --bench.execution-nice 0";
-        assert_eq!(of(told), 0);
-        assert_eq!(of("--bench.execution-nice 19"), 19);
-    }
-
-    #[test]
-    fn the_threads_of_range_steal_are_apart_unless_told_otherwise() {
-        let of = |flags| resolved(flags).engine.root.threads_apart;
-        assert!(!of(""));
-        assert!(of("--bench.chunk-policy range-steal"));
-        assert!(!of(
-            "--bench.chunk-policy range-steal --bench.root-strategy serial"
-        ));
-        let told = "--bench.chunk-policy range-steal --bench.threads-apart false";
-        assert!(!of(told));
-        assert!(!of("--bench.threads-apart true"));
     }
 
     #[test]

@@ -323,7 +323,7 @@ impl Engine {
             receipts: &mut receipts,
             times: &mut times.execution,
         };
-        let (executed, signed) = self.execute_apart(|| running.run(payload, &mut state))?;
+        let (executed, signed) = running.run(payload, &mut state)?;
         // With the hook the last changes go to the root, which is hashed beside what follows.
         state.set_state_hook(None);
         let root = root.end()?;

@@ -42,10 +42,7 @@ mod validate;
 mod waiting;
 pub mod witness;
 
-use crate::{
-    chainspec::ChainSpec, placement::OnFirst, primitives::BlockNumHash, priority,
-    telemetry::EngineMetrics,
-};
+use crate::{chainspec::ChainSpec, primitives::BlockNumHash, telemetry::EngineMetrics};
 use alloy_primitives::B256;
 use alloy_rpc_types_engine::PayloadId;
 pub use builder::{BuildError, BuildRequest, BuiltPayload, gas_limit_towards};
@@ -89,8 +86,6 @@ pub struct EngineConfig {
     pub check_state_root: bool,
     /// How the senders of a payload's transactions are recovered.
     pub sender_recovery: SenderRecovery,
-    /// By how many steps the nice value of executing is above that of the state root's threads.
-    pub execution_nice: u8,
     /// For tests of the harness: part of its own time that every payload takes longer; 0 is none.
     pub injected_slowdown: f64,
     /// When building: leave out transactions that cannot be included, and their sender's later
@@ -170,7 +165,7 @@ pub fn spawn(
     let pool = RootPool::new(config.root)
         .map_err(|error| EngineError::Start(format!("start the state root threads: {error}")))?;
     let skip_invalid_transactions = config.skip_invalid_transactions;
-    let persistence = Persistence::spawn(db.clone(), pool.cpus().cloned())?;
+    let persistence = Persistence::spawn(db.clone())?;
     let state_cache = StateCache::new(config.state_cache_bytes);
     let shared = Arc::new(Shared::new(chain, db, tree));
     let (requests, received) = crossbeam_channel::unbounded();
@@ -194,7 +189,7 @@ pub fn spawn(
     std::thread::Builder::new()
         .name("engine".into())
         .spawn(move || {
-            engine.set_priority();
+            beside::start();
             // Answered once everything the engine holds is closed, so that the database can be
             // opened again.
             if let Some((answer, result)) = engine.run(&received) {
@@ -383,12 +378,6 @@ impl Engine {
         }
     }
 
-    /// Gives the calling thread, which is the engine's, and those beside it their priority.
-    fn set_priority(&self) {
-        priority::yield_by(self.config.execution_nice);
-        beside::start();
-    }
-
     /// Ends the engine's work for good: requests fail with `reason` from now on, and whoever
     /// listens for persisted blocks is told that there will be no more.
     fn fail(&mut self, reason: PersistError) {
@@ -397,13 +386,6 @@ impl Engine {
         let _ = self.shared.failure.set(reason);
         let last = *self.persisted.borrow();
         self.persisted = watch::channel(last).0;
-    }
-
-    /// Executes a block, if it is cold on a CPU that the root's first thread does not use: execution
-    /// takes long then, and that thread has enough to read.
-    fn execute_apart<T>(&self, execute: impl FnOnce() -> T) -> T {
-        let _on_first = OnFirst::begin(self.pool.cpus().filter(|_| self.pool.is_cold()));
-        execute()
     }
 
     /// Keeps the persistence thread from taking a processor while a block needs all of them. Its priority

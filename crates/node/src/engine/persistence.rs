@@ -4,10 +4,7 @@
 //! requests. At most one batch is under way.
 
 use super::{EngineError, tree::ExecutedBlock};
-use crate::{
-    placement::stay_on_first, primitives::BlockNumHash, priority::yield_to_blocks,
-    telemetry::PersistenceMetrics,
-};
+use crate::{primitives::BlockNumHash, priority::yield_to_blocks, telemetry::PersistenceMetrics};
 use alloy_primitives::{B256, KECCAK256_EMPTY, U256};
 use crossbeam_channel::{Receiver, Sender};
 use revm::{
@@ -21,7 +18,6 @@ use std::{
     thread::JoinHandle,
     time::{Duration, Instant},
 };
-use threads::FewCpus;
 use tracing::debug_span;
 
 /// Numbers of the safe and the finalized block, as far as they are in the database.
@@ -70,8 +66,8 @@ pub(super) struct Persistence {
 }
 
 impl Persistence {
-    /// Starts the thread, on the first of `cpus`.
-    pub(super) fn spawn(db: StateDb, cpus: Option<FewCpus>) -> Result<Self, EngineError> {
+    /// Starts the thread.
+    pub(super) fn spawn(db: StateDb) -> Result<Self, EngineError> {
         let (jobs, received) = crossbeam_channel::bounded::<Batch>(1);
         let (sender, results) = crossbeam_channel::bounded(1);
         let metrics = PersistenceMetrics::new();
@@ -82,7 +78,6 @@ impl Persistence {
                 // of blocks accumulates into larger batches, which cost less; the engine waits when
                 // too much has accumulated.
                 yield_to_blocks();
-                stay_on_first(cpus.as_ref());
                 for job in received {
                     if sender.send(persist(&db, &job, &metrics)).is_err() {
                         return;

@@ -184,7 +184,6 @@ fn contenders(threads: usize) -> Result<Vec<Contender>, Box<dyn Error>> {
         account_workers: threads,
         storage_workers: threads,
         kept_bytes: 0,
-        threads_apart: false,
     };
     let ranges = config(ChunkPolicy::RangeSteal, 60);
     let warm = RootConfig {

@@ -41,7 +41,6 @@ fn config(
         account_workers: NonZeroUsize::new(accounts).unwrap(),
         storage_workers: NonZeroUsize::new(storages).unwrap(),
         kept_bytes: 1 << 20,
-        threads_apart: false,
     }
 }
 

@@ -69,20 +69,13 @@ use std::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
-use threads::{FewCpus, Threads};
+use threads::Threads;
 use tracing::{Span, debug_span, field};
 use walk::{Pass, Work};
 
 /// How many grains a range stands for, at least, that is cut beside execution: another thread that
 /// takes a part of it takes a processor from execution.
 const GRAINS_BESIDE_EXECUTION: usize = 2;
-
-/// The same where threads have CPUs of their own and nearly all has to be read: one thread has enough to
-/// do until execution ends.
-const GRAINS_BESIDE_COLD_EXECUTION: usize = 4;
-
-/// A block that finds less than this part of its paths in memory is cold.
-const KNOWN_PART: u64 = 8;
 
 /// How many threads work, and on how much.
 #[derive(Debug, Clone, Copy)]
@@ -99,7 +92,6 @@ pub(crate) struct RangeConfig {
 pub(crate) struct RangePool {
     config: RangeConfig,
     threads: Threads,
-    cpus: Option<FewCpus>,
     shared: Arc<Shared>,
 }
 
@@ -110,41 +102,25 @@ struct Shared {
     /// Drivers at work.
     drivers: Mutex<usize>,
     driver_left: Condvar,
-    /// Whether the last block was not cold.
-    is_warm: AtomicBool,
 }
 
 impl RangePool {
-    /// No two of the threads share one of `cpus`.
-    pub(crate) fn new(config: RangeConfig, cpus: Option<FewCpus>) -> io::Result<Self> {
+    pub(crate) fn new(config: RangeConfig) -> io::Result<Self> {
         // One more takes the place of the executing thread, which waits at the end.
         let count = config.threads.saturating_add(1);
         Ok(Self {
             config,
-            threads: Threads::start_apart("root-range", count, cpus.as_ref())?,
-            cpus,
+            threads: Threads::start("root-range", count)?,
             shared: Arc::default(),
         })
-    }
-
-    pub(crate) fn cpus(&self) -> Option<&FewCpus> {
-        self.cpus.as_ref()
-    }
-
-    pub(crate) fn is_cold(&self) -> bool {
-        !self.shared.is_warm.load(Ordering::Relaxed)
     }
 
     /// Leaves below which a range is not cut beside execution. A single thread cuts nothing, since
     /// there is no processor for another one, and several cut less finely than at the end.
     fn grain_beside_execution(&self) -> usize {
-        let grains = match (
-            self.config.threads.get(),
-            self.cpus.is_some() && self.is_cold(),
-        ) {
-            (1, _) => usize::MAX,
-            (_, true) => GRAINS_BESIDE_COLD_EXECUTION,
-            (_, false) => GRAINS_BESIDE_EXECUTION,
+        let grains = match self.config.threads.get() {
+            1 => usize::MAX,
+            _ => GRAINS_BESIDE_EXECUTION,
         };
         self.config.grain.get().saturating_mul(grains)
     }
@@ -431,11 +407,7 @@ impl<S: StateSource> Block<S> {
                 counters: running.counters,
             });
         }
-        let counters = &mut running.counters;
-        counters.batches += 1;
-        let read = counters.account_targets + counters.storage_targets;
-        let is_warm = counters.known_paths >= (counters.known_paths + read) / KNOWN_PART;
-        self.shared.is_warm.store(is_warm, Ordering::Relaxed);
+        running.counters.batches += 1;
         running.stage = Stage::Changes;
         let mut found = self.pass(running, changes, true)?;
         Ok(RootOutcome {

@@ -21,7 +21,7 @@ fn pool(grain: usize, threads: usize, kept_bytes: usize) -> RangePool {
         threads: NonZeroUsize::new(threads).unwrap(),
         kept_bytes,
     };
-    RangePool::new(config, None).unwrap()
+    RangePool::new(config).unwrap()
 }
 
 fn address(seed: u64) -> B256 {
@@ -115,28 +115,6 @@ fn what_a_block_has_read_its_descendants_know() {
     again(&mut chain, 7);
     again(&mut other, 8);
     again(&mut chain, 9);
-}
-
-#[test]
-fn a_pool_is_cold_while_blocks_find_hardly_a_path() {
-    let (pool, mut chain) = (pool(20, 2, 1 << 30), Chain::of(500));
-    let block = |seeds: std::ops::Range<u64>| vec![seeds.map(|seed| change(seed, 2)).collect()];
-    assert!(pool.is_cold(), "nothing is known at first");
-    // Every fifth account has 30 slots, so a hundred accounts have 700 paths.
-    for (seeds, known, is_cold) in [
-        (100..200, 0, true),
-        (190..300, 70, true),
-        (280..380, 140, false),
-        (100..200, 700, false),
-        (380..480, 0, true),
-    ] {
-        let counters = chain.extend(&pool, &block(seeds.clone()));
-        assert_eq!(
-            (counters.known_paths, pool.is_cold()),
-            (known, is_cold),
-            "{seeds:?}"
-        );
-    }
 }
 
 #[test]

@@ -70,7 +70,6 @@ impl Bytes<'_> {
             storage_workers: count(workers >> 3 & 7),
             // From nothing at all to all of it.
             kept_bytes: 1 << ((workers >> 6) * 8),
-            threads_apart: false,
         }
     }
 

@@ -34,18 +34,14 @@ pub(crate) fn any_config() -> impl Strategy<Value = RootConfig> {
     // Nothing is kept, a part of the tries, or all of them.
     let kept_bytes = prop_oneof![Just(0_usize), 1_000..100_000_usize, Just(1 << 30)];
     let workers = (1..=8_usize, 1..=8_usize);
-    let kept = (kept_bytes, any::<bool>());
-    (strategy, size, policy, workers, kept).prop_map(
-        |(root_strategy, size, policy, (accounts, storages), (kept_bytes, threads_apart))| {
-            RootConfig {
-                root_strategy,
-                chunk_size: count(size),
-                chunk_policy: ChunkPolicy::ALL[policy],
-                account_workers: count(accounts),
-                storage_workers: count(storages),
-                kept_bytes,
-                threads_apart,
-            }
+    (strategy, size, policy, workers, kept_bytes).prop_map(
+        |(root_strategy, size, policy, (accounts, storages), kept_bytes)| RootConfig {
+            root_strategy,
+            chunk_size: count(size),
+            chunk_policy: ChunkPolicy::ALL[policy],
+            account_workers: count(accounts),
+            storage_workers: count(storages),
+            kept_bytes,
         },
     )
 }

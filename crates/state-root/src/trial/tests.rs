@@ -44,7 +44,6 @@ fn configs(chunk_size: usize, workers: usize) -> [RootConfig; 4] {
         account_workers: count(workers),
         storage_workers: count(workers),
         kept_bytes,
-        threads_apart: true,
     })
 }
 
