@@ -6,7 +6,8 @@
 use super::{copies, probe, state};
 use crate::{
     cache::{Cache, Origin},
-    engine, guard,
+    engine,
+    guard::{self, memory_available_bytes},
     payload::{self, count},
     plan::Plan,
     reset,
@@ -29,6 +30,10 @@ const LEAST_PAYLOAD_BYTES: u64 = 1 << 10;
 /// Bytes that an account or a slot takes at least, in a state and its working copy: a hashed key and a
 /// value, in two tables.
 const LEAST_ENTRY_BYTES: u64 = 128;
+
+/// Bytes of memory that a client takes at least per account or slot of a genesis file: `reth init` of the medium
+/// profile, 12 million of them, takes 10.3 GB (1.11.1 and 2.2.0), and `geth init` more.
+const GENESIS_ENTRY_BYTES: u64 = 800;
 
 /// Values of a knob that an engine's parser is asked about at most.
 const MOST_TRIED: usize = 1_000;
@@ -130,11 +135,16 @@ fn base(settings: &Settings) -> Result<()> {
              --datadir that has the block"
         );
     }
+    let size: Option<Profile> = profile.parse().ok();
+    let entries = size.map_or(0, |size| size.accounts().saturating_add(size.slots()));
+    let mut engines = settings.engines.iter();
+    let reads_file = |engine: &&EngineSpec| engine.kind != EngineKind::BenchReth;
+    if let (Some(engine), Some(free)) = (engines.find(reads_file), memory_available_bytes()) {
+        genesis_file(&engine.name, profile, entries, free)?;
+    }
     if Cache::new(&settings.cache_dir).has_state(profile, settings.seed) {
         return Ok(());
     }
-    let size: Option<Profile> = profile.parse().ok();
-    let entries = size.map_or(0, |size| size.accounts().saturating_add(size.slots()));
     let what = format!("--profile {profile} takes");
     let advice = "give a smaller profile, or --cache-dir on a larger disk";
     fits(
@@ -143,6 +153,19 @@ fn base(settings: &Settings) -> Result<()> {
         &what,
         advice,
     )
+}
+
+/// A state of so many accounts and slots can be given to an engine as a genesis file.
+fn genesis_file(engine: &str, profile: &str, entries: u64, free: u64) -> Result<()> {
+    let needed = entries.saturating_mul(GENESIS_ENTRY_BYTES);
+    ensure!(
+        needed <= free,
+        "--profile {profile} takes {engine} at least {:.1} GiB of memory, since it reads a genesis file whole, and {:.1} \
+         GiB are free; give a smaller profile, or a --datadir of its own",
+        gib(needed),
+        gib(free),
+    );
+    Ok(())
 }
 
 /// Blocks of a level can exist, and the disk has room for those that are to be generated.
@@ -171,7 +194,6 @@ fn gas(settings: &Settings, level: Level) -> Result<()> {
 /// Whether the disk of the cache has so many bytes free.
 fn fits(settings: &Settings, needed: u64, what: &str, advice: &str) -> Result<()> {
     let dir = guard::nearest(&settings.cache_dir);
-    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
     let Some(free) = guard::free_bytes(dir).filter(|free| *free < needed) else {
         return Ok(());
     };
@@ -181,6 +203,10 @@ fn fits(settings: &Settings, needed: u64, what: &str, advice: &str) -> Result<()
         dir.display(),
         gib(free),
     )
+}
+
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 30)
 }
 
 /// Lists that were given are whole and build on the base block; lists can be generated otherwise.
@@ -363,6 +389,20 @@ mod tests {
             }
         }
         assert!(!cache.exists(), "nothing is made");
+    }
+
+    #[test]
+    fn a_state_that_no_genesis_file_carries_is_refused_with_figures() {
+        let refused = genesis_file("reth", "large:9:9", 12_000_000, 8 << 30).unwrap_err();
+        let refused = refused.to_string();
+        for part in [
+            "large:9:9",
+            "takes reth at least 8.9 GiB",
+            "8.0 GiB are free",
+        ] {
+            assert!(refused.contains(part), "{refused}");
+        }
+        genesis_file("reth", "medium", 12_000_000, 9 << 30).unwrap();
     }
 
     #[test]
