@@ -183,19 +183,23 @@ impl Pool {
     /// that no waiting transaction has.
     pub fn blobs(&self, chain: &ChainReader, hashes: &[B256]) -> Vec<Option<(Blob, Vec<Bytes48>)>> {
         let inner = self.fitting(chain);
-        let sidecars: Vec<_> = inner
-            .content
-            .entries()
-            .filter_map(|entry| entry.sidecar.clone())
-            .collect();
-        drop(inner);
+        // A sidecar was verified against the hashes in its transaction: none is computed again.
         let find = |hash: &B256| {
-            sidecars.iter().find_map(|sidecar| {
-                let index = sidecar.versioned_hash_index(hash)?;
-                Some((*sidecar.blobs().get(index)?, proofs(sidecar, index)))
+            inner.content.entries().find_map(|entry| {
+                let mut own = entry.transaction.blob_versioned_hashes()?.iter();
+                let index = own.position(|own| own == hash)?;
+                Some((entry.sidecar.clone()?, index))
             })
         };
-        hashes.iter().map(find).collect()
+        let found: Vec<_> = hashes.iter().map(find).collect();
+        drop(inner);
+        let blob = |(sidecar, index): (Arc<BlobTransactionSidecarVariant>, usize)| {
+            Some((*sidecar.blobs().get(index)?, proofs(&sidecar, index)))
+        };
+        found
+            .into_iter()
+            .map(|found| found.and_then(blob))
+            .collect()
     }
 
     /// The pool after it has taken note of the head; as it is when state cannot be read.
