@@ -160,15 +160,12 @@ impl StateDb {
 pub fn replace_file(path: &Path, contents: &[u8]) -> io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
-    let mut file = File::create(&new)?;
-    io::Write::write_all(&mut file, contents)?;
-    file.sync_all()?;
+    fs::write(&new, contents)?;
+    File::open(&new)?.sync_all()?;
     fs::rename(&new, path)?;
     // The name is in the folder, which is written back apart from the file.
-    match path.parent() {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
-    }
+    path.parent()
+        .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
 /// Writes the version file, or checks what it says.

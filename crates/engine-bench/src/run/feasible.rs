@@ -7,7 +7,7 @@ use super::{copies, probe, state};
 use crate::{
     cache::{Cache, Origin},
     engine,
-    guard::{self, memory_available_bytes},
+    guard::{self, gib, memory_available_bytes},
     payload::{self, count},
     plan::Plan,
     reset,
@@ -137,12 +137,17 @@ fn base(settings: &Settings) -> Result<()> {
     }
     let size: Option<Profile> = profile.parse().ok();
     let entries = size.map_or(0, |size| size.accounts().saturating_add(size.slots()));
-    let mut engines = settings.engines.iter();
-    let reads_file = |engine: &&EngineSpec| engine.kind != EngineKind::BenchReth;
-    if let (Some(engine), Some(free)) = (engines.find(reads_file), memory_available_bytes()) {
-        genesis_file(&engine.name, profile, entries, free)?;
+    let cache = Cache::new(&settings.cache_dir);
+    for engine in &settings.engines {
+        let Err(refusal) = genesis_file(engine, profile, entries, memory_available_bytes()) else {
+            continue;
+        };
+        // geth reads the file once, others at every start.
+        if engine.kind != EngineKind::Geth || !state::is_made(settings, &cache, engine) {
+            return Err(refusal);
+        }
     }
-    if Cache::new(&settings.cache_dir).has_state(profile, settings.seed) {
+    if cache.has_state(profile, settings.seed) {
         return Ok(());
     }
     let what = format!("--profile {profile} takes");
@@ -156,16 +161,19 @@ fn base(settings: &Settings) -> Result<()> {
 }
 
 /// A state of so many accounts and slots can be given to an engine as a genesis file.
-fn genesis_file(engine: &str, profile: &str, entries: u64, free: u64) -> Result<()> {
+fn genesis_file(engine: &EngineSpec, profile: &str, entries: u64, free: Option<u64>) -> Result<()> {
     let needed = entries.saturating_mul(GENESIS_ENTRY_BYTES);
-    ensure!(
-        needed <= free,
-        "--profile {profile} takes {engine} at least {:.1} GiB of memory, since it reads a genesis file whole, and {:.1} \
-         GiB are free; give a smaller profile, or a --datadir of its own",
+    let Some(free) = free.filter(|free| engine.kind != EngineKind::BenchReth && *free < needed)
+    else {
+        return Ok(());
+    };
+    bail!(
+        "--profile {profile} takes {} at least {} of memory, since it reads a genesis file whole, and {} are free; give \
+         a smaller profile, or a --datadir of its own",
+        engine.name,
         gib(needed),
         gib(free),
     );
-    Ok(())
 }
 
 /// Blocks of a level can exist, and the disk has room for those that are to be generated.
@@ -198,15 +206,11 @@ fn fits(settings: &Settings, needed: u64, what: &str, advice: &str) -> Result<()
         return Ok(());
     };
     bail!(
-        "{what} at least {:.1} GiB, and the disk of {} has {:.1} GiB free; {advice}",
+        "{what} at least {}, and the disk of {} has {} free; {advice}",
         gib(needed),
         dir.display(),
         gib(free),
     )
-}
-
-fn gib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 30)
 }
 
 /// Lists that were given are whole and build on the base block; lists can be generated otherwise.
@@ -393,16 +397,24 @@ mod tests {
 
     #[test]
     fn a_state_that_no_genesis_file_carries_is_refused_with_figures() {
-        let refused = genesis_file("reth", "large:9:9", 12_000_000, 8 << 30).unwrap_err();
-        let refused = refused.to_string();
+        let checked = |kind, free_gib: u64| {
+            let engine = EngineSpec {
+                name: "mine".to_owned(),
+                kind,
+                ..EngineSpec::default()
+            };
+            genesis_file(&engine, "large:9:9", 12_000_000, Some(free_gib << 30))
+        };
+        let refused = checked(EngineKind::Reth, 8).unwrap_err().to_string();
         for part in [
             "large:9:9",
-            "takes reth at least 8.9 GiB",
+            "takes mine at least 8.9 GiB",
             "8.0 GiB are free",
         ] {
             assert!(refused.contains(part), "{refused}");
         }
-        genesis_file("reth", "medium", 12_000_000, 9 << 30).unwrap();
+        checked(EngineKind::Reth, 9).unwrap();
+        checked(EngineKind::BenchReth, 8).unwrap();
     }
 
     #[test]
