@@ -7,7 +7,10 @@ mod support;
 
 use alloy_genesis::Genesis;
 use alloy_primitives::{Address, B256, Bytes, U256};
-use node::{chainspec::ChainSpec, engine::EngineConfig};
+use node::{
+    chainspec::ChainSpec,
+    engine::{EngineConfig, WaitFor},
+};
 use state_db::{LoadItem, Loader, StateDb, StoredBlock};
 use std::{num::NonZeroUsize, sync::Arc};
 use support::{Fork, Net, STORE, address_of, config, genesis, store, transfer};
@@ -102,7 +105,15 @@ async fn main() {
     for number in 0..blocks {
         let block = net.build(net.head(), traffic(number, transactions)).await;
         let data = support::data(&block);
-        let outcome = net.engine.new_payload(data, true).await.expect("an answer");
+        let wait_for = WaitFor {
+            persistence: true,
+            caches: false,
+        };
+        let outcome = net
+            .engine
+            .new_payload(data, wait_for)
+            .await
+            .expect("an answer");
         assert!(outcome.status.is_valid(), "{:?}", outcome.status);
         net.choose(block.header.hash_slow()).await;
         println!(

@@ -571,6 +571,41 @@ async fn building_stops_when_the_gas_is_spent() {
 }
 
 #[tokio::test]
+async fn children_of_the_head_are_bounded_like_side_chains() {
+    let net = Net::new(Fork::Prague);
+    let child = net.build(net.head(), Vec::new()).await;
+    let mut hashes = Vec::new();
+    for extra in 0..150_u8 {
+        let mut sibling = child.clone();
+        sibling.header.extra_data = vec![extra].into();
+        hashes.push(sibling.header.hash_slow());
+        assert!(net.send(&sibling).await.is_valid());
+    }
+    let kept = |hash: &&B256| net.engine.chain().block_by_hash(**hash).unwrap().is_some();
+    assert!(hashes.iter().filter(kept).count() <= 129);
+    assert!(kept(&hashes.last().unwrap()));
+    // One that had to go is executed again when it is wanted.
+    net.choose(hashes[0]).await;
+    assert_eq!(net.head(), hashes[0]);
+}
+
+/// The hash of a block says nothing about the body that comes with its header.
+#[tokio::test]
+async fn a_known_block_with_another_body_is_refused_and_the_block_stays_valid() {
+    let net = Net::new(Fork::Prague);
+    let offered = vec![transfer(0, 0, address_of(9), 1)];
+    let block = net.build(net.head(), offered).await;
+    let import = async |block: Block| net.engine.import_block(block).await.unwrap();
+    assert!(import(block.clone()).await.is_valid());
+    let mut other = block.clone();
+    other.body.transactions.clear();
+    let status = import(other).await;
+    let error = validation_error(&status);
+    assert!(error.contains("transactions root mismatch"), "{error}");
+    assert!(import(block).await.is_valid());
+}
+
+#[tokio::test]
 async fn request_contracts_must_exist_from_prague_on() {
     let mut bare = genesis(Fork::Prague);
     bare.alloc

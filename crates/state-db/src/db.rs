@@ -10,7 +10,7 @@ use crate::{
 use signet_libmdbx::{Environment, EnvironmentFlags, Geometry, Mode, sys::PageSize};
 use std::{
     fs::{self, File},
-    io::{ErrorKind, Read},
+    io::{self, ErrorKind, Read},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -152,6 +152,22 @@ impl StateDb {
     }
 }
 
+/// Writes a whole file durably: a crash, or a loss of power, leaves the old one or the new one. The new one is
+/// written beside it, with `.new` behind its name.
+///
+/// # Errors
+/// When it cannot be written; the old one is left.
+pub fn replace_file(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    fs::write(&new, contents)?;
+    File::open(&new)?.sync_all()?;
+    fs::rename(&new, path)?;
+    // The name is in the folder, which is written back apart from the file.
+    path.parent()
+        .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
 /// Writes the version file, or checks what it says.
 fn check_version(folder: &Path, read_only: bool) -> Result<(), DbError> {
     let path = folder.join("database.version");
@@ -164,11 +180,7 @@ fn check_version(folder: &Path, read_only: bool) -> Result<(), DbError> {
         Ok(found) if found.trim() == VERSION => Ok(()),
         Ok(found) => Err(DbError::Version { path, found }),
         Err(error) if error.kind() == ErrorKind::NotFound && !read_only => {
-            // Renamed into place, so that a crash leaves no empty file.
-            let new = folder.join("database.version.new");
-            fs::write(&new, VERSION)
-                .and_then(|()| fs::rename(&new, &path))
-                .map_err(|source| fail("write", source))
+            replace_file(&path, VERSION.as_bytes()).map_err(|source| fail("write", source))
         }
         Err(source) => Err(fail("read", source)),
     }

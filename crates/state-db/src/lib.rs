@@ -40,7 +40,7 @@ mod view;
 mod write;
 
 pub use cursors::{DbAccountCursor, DbSlotCursor, DbTrieCursor};
-pub use db::{OpenOptions, StateDb, SyncMode};
+pub use db::{OpenOptions, StateDb, SyncMode, replace_file};
 pub use error::{DbError, UnwindError};
 pub use loader::Loader;
 pub use overlay::Overlay;

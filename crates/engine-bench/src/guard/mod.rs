@@ -14,7 +14,7 @@ mod sampler;
 pub use calibrate::{Calibration, Calibrator};
 pub(crate) use counters::{counters, memory_available_bytes, own_memory_bytes};
 pub use preflight::{Check, Preflight};
-pub(crate) use preflight::{VIRTUAL_MACHINE, free_bytes, nearest};
+pub(crate) use preflight::{VIRTUAL_MACHINE, free_bytes, gib, nearest};
 pub use reading::{Culprit, DiskTraffic, Pressure, Readings, Watch};
 pub use rule::{Contamination, contaminations};
 pub use sampler::Frequency;

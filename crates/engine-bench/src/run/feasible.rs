@@ -6,7 +6,8 @@
 use super::{copies, probe, state};
 use crate::{
     cache::{Cache, Origin},
-    engine, guard,
+    engine,
+    guard::{self, gib, memory_available_bytes},
     payload::{self, count},
     plan::Plan,
     reset,
@@ -29,6 +30,10 @@ const LEAST_PAYLOAD_BYTES: u64 = 1 << 10;
 /// Bytes that an account or a slot takes at least, in a state and its working copy: a hashed key and a
 /// value, in two tables.
 const LEAST_ENTRY_BYTES: u64 = 128;
+
+/// Bytes of memory that a client takes at least per account or slot of a genesis file: `reth init` of the medium
+/// profile, 12 million of them, takes 10.3 GB (1.11.1 and 2.2.0), and `geth init` more.
+const GENESIS_ENTRY_BYTES: u64 = 800;
 
 /// Values of a knob that an engine's parser is asked about at most.
 const MOST_TRIED: usize = 1_000;
@@ -130,11 +135,21 @@ fn base(settings: &Settings) -> Result<()> {
              --datadir that has the block"
         );
     }
-    if Cache::new(&settings.cache_dir).has_state(profile, settings.seed) {
-        return Ok(());
-    }
     let size: Option<Profile> = profile.parse().ok();
     let entries = size.map_or(0, |size| size.accounts().saturating_add(size.slots()));
+    let cache = Cache::new(&settings.cache_dir);
+    for engine in &settings.engines {
+        let Err(refusal) = genesis_file(engine, profile, entries, memory_available_bytes()) else {
+            continue;
+        };
+        // geth reads the file once, others at every start.
+        if engine.kind != EngineKind::Geth || !state::is_made(settings, &cache, engine) {
+            return Err(refusal);
+        }
+    }
+    if cache.has_state(profile, settings.seed) {
+        return Ok(());
+    }
     let what = format!("--profile {profile} takes");
     let advice = "give a smaller profile, or --cache-dir on a larger disk";
     fits(
@@ -143,6 +158,22 @@ fn base(settings: &Settings) -> Result<()> {
         &what,
         advice,
     )
+}
+
+/// A state of so many accounts and slots can be given to an engine as a genesis file.
+fn genesis_file(engine: &EngineSpec, profile: &str, entries: u64, free: Option<u64>) -> Result<()> {
+    let needed = entries.saturating_mul(GENESIS_ENTRY_BYTES);
+    let Some(free) = free.filter(|free| engine.kind != EngineKind::BenchReth && *free < needed)
+    else {
+        return Ok(());
+    };
+    bail!(
+        "--profile {profile} takes {} at least {} of memory, since it reads a genesis file whole, and {} are free; give \
+         a smaller profile, or a --datadir of its own",
+        engine.name,
+        gib(needed),
+        gib(free),
+    );
 }
 
 /// Blocks of a level can exist, and the disk has room for those that are to be generated.
@@ -171,12 +202,11 @@ fn gas(settings: &Settings, level: Level) -> Result<()> {
 /// Whether the disk of the cache has so many bytes free.
 fn fits(settings: &Settings, needed: u64, what: &str, advice: &str) -> Result<()> {
     let dir = guard::nearest(&settings.cache_dir);
-    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
     let Some(free) = guard::free_bytes(dir).filter(|free| *free < needed) else {
         return Ok(());
     };
     bail!(
-        "{what} at least {:.1} GiB, and the disk of {} has {:.1} GiB free; {advice}",
+        "{what} at least {}, and the disk of {} has {} free; {advice}",
         gib(needed),
         dir.display(),
         gib(free),
@@ -363,6 +393,28 @@ mod tests {
             }
         }
         assert!(!cache.exists(), "nothing is made");
+    }
+
+    #[test]
+    fn a_state_that_no_genesis_file_carries_is_refused_with_figures() {
+        let checked = |kind, free_gib: u64| {
+            let engine = EngineSpec {
+                name: "mine".to_owned(),
+                kind,
+                ..EngineSpec::default()
+            };
+            genesis_file(&engine, "large:9:9", 12_000_000, Some(free_gib << 30))
+        };
+        let refused = checked(EngineKind::Reth, 8).unwrap_err().to_string();
+        for part in [
+            "large:9:9",
+            "takes mine at least 8.9 GiB",
+            "8.0 GiB are free",
+        ] {
+            assert!(refused.contains(part), "{refused}");
+        }
+        checked(EngineKind::Reth, 9).unwrap();
+        checked(EngineKind::BenchReth, 8).unwrap();
     }
 
     #[test]

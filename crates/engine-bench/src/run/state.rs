@@ -77,6 +77,21 @@ pub(super) fn known(settings: &Settings, cache: &Cache, engine: &EngineSpec) -> 
     }
 }
 
+/// Whether an engine that reads a genesis file has made the generated state of a sweep before.
+pub(super) fn is_made(settings: &Settings, cache: &Cache, engine: &EngineSpec) -> bool {
+    let Some(Source::Made { profile, seed }) = source(settings, engine) else {
+        return false;
+    };
+    cache::is_whole(&cache.state_of(&profile, seed, &owner(engine)))
+}
+
+/// Whose state it is: another version of an engine may write another database.
+fn owner(engine: &EngineSpec) -> String {
+    let version = resolve::version_line(&engine.program);
+    let version = version.rsplit(' ').next().unwrap_or_default();
+    format!("{}-{version}", engine.kind.name())
+}
+
 impl Preparing<'_> {
     /// The datadir that an engine's working copies are made from.
     pub(super) async fn pristine(&self, engine: &EngineSpec) -> Result<Pristine, StepError> {
@@ -107,10 +122,7 @@ impl Preparing<'_> {
         key: StateKey<'_>,
         engine: &EngineSpec,
     ) -> Result<PathBuf, StepError> {
-        // Another version may write another database.
-        let version = resolve::version_line(&engine.program);
-        let version = version.rsplit(' ').next().unwrap_or_default();
-        let owner = format!("{}-{version}", engine.kind.name());
+        let owner = owner(engine);
         let target = self.cache.state_of(key.profile, key.seed, &owner);
         if cache::is_whole(&target) {
             return Ok(target);

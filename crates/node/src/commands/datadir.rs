@@ -6,7 +6,7 @@
 use super::failure;
 use crate::chainspec::ChainSpec;
 use eyre::{Context as _, bail, eyre};
-use state_db::{OpenOptions, StateDb};
+use state_db::{OpenOptions, StateDb, replace_file};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -63,11 +63,7 @@ impl Datadir {
             serde_json::to_value(chain.genesis_header().state_root).wrap_err_with(context)?;
         value["gasUsed"] = format!("{:#x}", chain.genesis_header().gas_used).into();
         let text = serde_json::to_string_pretty(&value).wrap_err_with(context)?;
-        // Renamed into place, so that a crash leaves the old file or the new one.
-        let new = path.with_extension("json.new");
-        fs::write(&new, text)
-            .and_then(|()| fs::rename(&new, &path))
-            .wrap_err_with(context)
+        replace_file(&path, text.as_bytes()).wrap_err_with(context)
     }
 
     /// Opens the database, which creates it if there is none, and finishes an interrupted unwind.

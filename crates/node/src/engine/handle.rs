@@ -23,6 +23,17 @@ pub struct NewPayloadOutcome {
     /// Time from arrival until the engine took the payload, plus the wait for a running batch of persistence
     /// when that was asked for.
     pub persistence_wait: Duration,
+    /// The wait for what is prepared after the block before, when that was asked for; else part of `latency`.
+    pub cache_wait: Duration,
+}
+
+/// What a payload waits for before its time begins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WaitFor {
+    /// For a running batch of persistence.
+    pub persistence: bool,
+    /// For what is prepared after the block before: the state cache and the merged changes.
+    pub caches: bool,
 }
 
 /// A fork choice the engine refuses as a request (not as a block).
@@ -62,7 +73,7 @@ pub enum GetPayloadError {
 pub(super) enum Message {
     NewPayload {
         data: Box<ExecutionData>,
-        wait_for_persistence: bool,
+        wait_for: WaitFor,
         received: std::time::Instant,
         /// The caller's span.
         span: tracing::Span,
@@ -105,14 +116,14 @@ impl EngineHandle {
     pub async fn new_payload(
         &self,
         data: ExecutionData,
-        wait_for_persistence: bool,
+        wait_for: WaitFor,
     ) -> Result<NewPayloadOutcome, EngineError> {
         let (answer, reply) = oneshot::channel();
         let received = std::time::Instant::now();
         let data = Box::new(data);
         self.send(Message::NewPayload {
             data,
-            wait_for_persistence,
+            wait_for,
             received,
             span: tracing::Span::current(),
             answer,

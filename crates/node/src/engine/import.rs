@@ -6,7 +6,7 @@
 use super::{
     Engine, EngineError,
     era::Era,
-    insert::{Inserted, links_to_invalid, syncing, valid},
+    insert::{Inserted, invalid, links_to_invalid, syncing, valid},
     reorg::Found,
     report,
     tree::Tip,
@@ -36,10 +36,13 @@ impl Engine {
         Ok(inserted.status)
     }
 
-    fn insert_block(&mut self, payload: Payload) -> Result<Inserted, EngineError> {
+    fn insert_block(&mut self, mut payload: Payload) -> Result<Inserted, EngineError> {
         let parent_hash = payload.header.parent_hash;
         if self.is_known(payload.hash)? {
-            return Ok(valid(payload.hash).into());
+            // The hash is that of the header: the body may be another.
+            let checked = payload.check_alone();
+            let refused = checked.map_err(|problem| invalid(problem.message, None));
+            return Ok(refused.err().unwrap_or_else(|| valid(payload.hash)).into());
         }
         if let Some(latest_valid) = self.invalid.latest_valid(parent_hash) {
             return Ok(links_to_invalid(latest_valid).into());

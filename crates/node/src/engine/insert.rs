@@ -93,7 +93,7 @@ pub(super) fn syncing() -> PayloadStatus {
     PayloadStatus::from_status(PayloadStatusEnum::Syncing)
 }
 
-fn invalid(message: impl Into<String>, latest_valid: Option<B256>) -> PayloadStatus {
+pub(super) fn invalid(message: impl Into<String>, latest_valid: Option<B256>) -> PayloadStatus {
     let status = PayloadStatusEnum::Invalid {
         validation_error: message.into(),
     };
@@ -200,7 +200,7 @@ impl Engine {
             Ok(validated) => {
                 let block = Arc::new(validated.block);
                 let canonical = parent.tip.hash == self.shared.tree().head().hash;
-                self.add_block(&block, canonical);
+                self.add_block(&block);
                 let added = Added {
                     block,
                     canonical,
@@ -218,16 +218,19 @@ impl Engine {
         }
     }
 
-    fn add_block(&mut self, block: &Arc<ExecutedBlock>, extends_head: bool) {
+    /// Keeps an executed block, within the bounds on side chains: children of the head are among them until one
+    /// of them is made the head.
+    fn add_block(&mut self, block: &Arc<ExecutedBlock>) {
         let hash = block.hash();
-        self.shared.tree_mut().insert(block.clone());
         self.waiting.remove(hash);
-        if !extends_head {
-            let evicted = self.shared.tree_mut().evict(hash);
-            for block in evicted {
-                self.waiting
-                    .insert(as_payload(&block.chain_block.block), true);
-            }
+        let evicted = {
+            let mut tree = self.shared.tree_mut();
+            tree.insert(block.clone());
+            tree.evict(hash)
+        };
+        for block in evicted {
+            self.waiting
+                .insert(as_payload(&block.chain_block.block), true);
         }
     }
 

@@ -49,7 +49,7 @@ pub use builder::{BuildError, BuildRequest, BuiltPayload, gas_limit_towards};
 use crossbeam_channel::{Receiver, select_biased};
 use era::TotalDifficulties;
 use handle::Message;
-pub use handle::{EngineHandle, ForkchoiceError, GetPayloadError, NewPayloadOutcome};
+pub use handle::{EngineHandle, ForkchoiceError, GetPayloadError, NewPayloadOutcome, WaitFor};
 pub use persistence::PersistError;
 use persistence::{Markers, Persisted, Persistence};
 pub use proof::ProofError;
@@ -338,14 +338,14 @@ impl Engine {
         match message {
             Message::NewPayload {
                 data,
-                wait_for_persistence,
+                wait_for,
                 received,
                 span,
                 answer,
             } => {
                 let request = PayloadRequest {
                     data: *data,
-                    wait_for_persistence,
+                    wait_for,
                     received,
                     span,
                 };

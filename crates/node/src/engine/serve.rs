@@ -4,7 +4,7 @@
 //! block.
 
 use super::{
-    Engine, EngineError, ForkchoiceError, NewPayloadOutcome,
+    Engine, EngineError, ForkchoiceError, NewPayloadOutcome, WaitFor,
     beside::beside,
     forkchoice::FollowUp,
     insert::Inserted,
@@ -26,7 +26,7 @@ use tracing::{Span, debug_span};
 /// A payload as it came.
 pub(super) struct PayloadRequest {
     pub(super) data: ExecutionData,
-    pub(super) wait_for_persistence: bool,
+    pub(super) wait_for: WaitFor,
     pub(super) received: Instant,
     pub(super) span: Span,
 }
@@ -38,13 +38,18 @@ impl Engine {
         request: PayloadRequest,
         answer: oneshot::Sender<Result<NewPayloadOutcome, EngineError>>,
     ) {
-        let waited = if request.wait_for_persistence {
+        let waited = if request.wait_for.persistence {
             self.finish_persisting()
         } else {
             Ok(())
         };
+        let saved = Instant::now();
+        let persistence_wait = saved.duration_since(request.received);
+        if request.wait_for.caches {
+            self.await_preparation();
+        }
         let start = Instant::now();
-        let persistence_wait = start.duration_since(request.received);
+        let cache_wait = start.duration_since(saved);
         let data = request.data;
         let (number, hash) = (data.block_number(), data.block_hash());
         let gas = data.payload.as_v1().gas_used;
@@ -71,6 +76,7 @@ impl Engine {
                     status,
                     latency,
                     persistence_wait,
+                    cache_wait,
                 };
                 if answer.send(Ok(outcome)).is_err() {
                     self.metrics.undelivered();

@@ -22,7 +22,7 @@ use alloy_consensus::Transaction;
 use alloy_eips::{
     BlockId, eip4844::Blob, eip4844::Bytes48, eip7594::BlobTransactionSidecarVariant,
 };
-use alloy_primitives::{Address, B256, U256};
+use alloy_primitives::{Address, B256, U256, map::B256Map};
 pub use content::{Best, Entry, SenderContent};
 use content::{Content, Limits};
 pub use error::PoolError;
@@ -183,19 +183,21 @@ impl Pool {
     /// that no waiting transaction has.
     pub fn blobs(&self, chain: &ChainReader, hashes: &[B256]) -> Vec<Option<(Blob, Vec<Bytes48>)>> {
         let inner = self.fitting(chain);
-        let sidecars: Vec<_> = inner
-            .content
-            .entries()
-            .filter_map(|entry| entry.sidecar.clone())
-            .collect();
+        let mut held = B256Map::default();
+        for entry in inner.content.entries() {
+            // Sidecars were verified against the hashes in their transactions: none is computed again.
+            let own = entry.transaction.blob_versioned_hashes();
+            if let (Some(sidecar), Some(own)) = (&entry.sidecar, own) {
+                let blobs = own.iter().enumerate();
+                held.extend(blobs.map(|(index, hash)| (*hash, (sidecar.clone(), index))));
+            }
+        }
         drop(inner);
-        let find = |hash: &B256| {
-            sidecars.iter().find_map(|sidecar| {
-                let index = sidecar.versioned_hash_index(hash)?;
-                Some((*sidecar.blobs().get(index)?, proofs(sidecar, index)))
-            })
+        let blob = |hash| {
+            let (sidecar, index) = held.get(hash)?;
+            Some((*sidecar.blobs().get(*index)?, proofs(sidecar, *index)))
         };
-        hashes.iter().map(find).collect()
+        hashes.iter().map(blob).collect()
     }
 
     /// The pool after it has taken note of the head; as it is when state cannot be read.

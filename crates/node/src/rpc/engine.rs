@@ -16,7 +16,7 @@ use super::{
     pool,
 };
 use crate::{
-    engine::BuiltPayload,
+    engine::{BuiltPayload, WaitFor},
     primitives::{Block, ChainBlock},
     telemetry::request_span,
 };
@@ -127,7 +127,7 @@ async fn new_payload(
         .in_scope(|| parse_new_payload(version, params, context))?;
     let decoded = Instant::now();
     context.metrics.decoded(decoded - received);
-    let outcome = context.engine.new_payload(data, false).await;
+    let outcome = context.engine.new_payload(data, WaitFor::default()).await;
     context.metrics.new_payload(version, decoded);
     Ok(outcome.map_err(from_engine)?.status)
 }

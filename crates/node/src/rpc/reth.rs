@@ -7,11 +7,14 @@ use super::{
     error::{from_engine, invalid_params},
 };
 use crate::{
+    engine::WaitFor,
     primitives::{BlockNumHash, decode_block},
     telemetry::request_span,
 };
 use alloy_primitives::{B256, Bytes};
-use alloy_rpc_types_engine::{ExecutionData, ForkchoiceState, PayloadStatus};
+use alloy_rpc_types_engine::{
+    ExecutionData, ExecutionPayload, ExecutionPayloadSidecar, ForkchoiceState, PayloadStatus,
+};
 use jsonrpsee::{
     PendingSubscriptionSink, RpcModule,
     core::{RegisterMethodError, SubscriptionResult},
@@ -19,7 +22,10 @@ use jsonrpsee::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tracing::{Instrument as _, debug_span};
 
 /// A payload's status with what the engine measured, in microseconds.
@@ -29,17 +35,21 @@ struct TimedPayloadStatus {
     status: PayloadStatus,
     latency_us: u64,
     persistence_wait_us: u64,
-    /// There is no cache to wait for: zero when the caller asked to wait, else absent.
+    /// Absent unless the caller asked to wait. The state cache and the merged changes of the blocks before are
+    /// prepared by one thread, so both waits are in this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     execution_cache_wait_us: Option<u64>,
+    /// Zero, for the reason above; absent unless the caller asked to wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     sparse_trie_wait_us: Option<u64>,
 }
 
-/// A block given as RLP in an object.
+/// A block in an object: as RLP, or as a payload and what comes beside it.
 #[derive(Deserialize)]
-struct RlpBlock {
-    block: Bytes,
+struct BlockObject {
+    block: Option<Bytes>,
+    payload: Option<ExecutionPayload>,
+    sidecar: Option<ExecutionPayloadSidecar>,
 }
 
 /// A persisted block; `number` is a plain JSON integer, as reth sends it.
@@ -94,22 +104,24 @@ async fn new_payload(
     let data = debug_span!(target: "rpc::engine", "decode_payload")
         .in_scope(|| parse_input(arguments.next("input")?))?;
     context.metrics.decoded(received.elapsed());
-    let wait_for_persistence = arguments.optional("waitForPersistence")?.unwrap_or(true);
-    let wait_for_caches = arguments.optional("waitForCaches")?.unwrap_or(true);
+    let wait_for = WaitFor {
+        persistence: arguments.optional("waitForPersistence")?.unwrap_or(true),
+        caches: arguments.optional("waitForCaches")?.unwrap_or(true),
+    };
     arguments.end()?;
-    let outcome = context.engine.new_payload(data, wait_for_persistence).await;
+    let outcome = context.engine.new_payload(data, wait_for).await;
     let outcome = outcome.map_err(from_engine)?;
-    let no_wait = wait_for_caches.then_some(0);
+    let of_caches = |wait: Duration| wait_for.caches.then(|| micros(wait));
     Ok(TimedPayloadStatus {
         status: outcome.status,
         latency_us: micros(outcome.latency),
         persistence_wait_us: micros(outcome.persistence_wait),
-        execution_cache_wait_us: no_wait,
-        sparse_trie_wait_us: no_wait,
+        execution_cache_wait_us: of_caches(outcome.cache_wait),
+        sparse_trie_wait_us: of_caches(Duration::ZERO),
     })
 }
 
-fn micros(duration: std::time::Duration) -> u64 {
+fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -120,10 +132,15 @@ fn parse_input(input: &RawValue) -> Result<ExecutionData, ErrorObjectOwned> {
     if json.starts_with('"') {
         return decode_data(&serde_json::from_str::<Bytes>(json).map_err(unfit)?);
     }
-    if let Ok(RlpBlock { block }) = serde_json::from_str(json) {
-        return decode_data(&block);
+    let missing = |field| invalid_params(format!("parameter 1: missing field `{field}`"));
+    let object: BlockObject = serde_json::from_str(json).map_err(unfit)?;
+    match object.block {
+        Some(block) => decode_data(&block),
+        None => Ok(ExecutionData {
+            payload: object.payload.ok_or_else(|| missing("payload"))?,
+            sidecar: object.sidecar.ok_or_else(|| missing("sidecar"))?,
+        }),
     }
-    serde_json::from_str(json).map_err(unfit)
 }
 
 fn decode_data(rlp: &[u8]) -> Result<ExecutionData, ErrorObjectOwned> {

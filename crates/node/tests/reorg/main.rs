@@ -16,7 +16,7 @@ use alloy_eips::BlockNumberOrTag;
 use alloy_primitives::{B256, Bytes};
 use alloy_rpc_types_engine::{ForkchoiceState, PayloadStatus};
 use node::{
-    engine::{EngineConfig, ForkchoiceError},
+    engine::{EngineConfig, ForkchoiceError, WaitFor},
     primitives::Block,
 };
 use state_db::StateDb;
@@ -487,7 +487,10 @@ async fn a_batch_that_cannot_be_written_ends_the_work_with_its_reason() {
     assert!(net.choose(block.header.hash_slow()).await.is_valid());
     let mut persisted = net.engine.persisted();
     while persisted.changed().await.is_ok() {}
-    let refused = net.engine.new_payload(data(&block), false).await;
+    let refused = net
+        .engine
+        .new_payload(data(&block), WaitFor::default())
+        .await;
     let reason = refused.unwrap_err().to_string();
     assert!(
         reason.starts_with("persist blocks: append block 2"),

@@ -17,6 +17,7 @@ use node::{
     chainspec::ChainSpec,
     engine::{
         self, BuildError, BuildRequest, BuiltPayload, EngineConfig, EngineHandle, SenderRecovery,
+        WaitFor,
     },
     primitives::{Block, TransactionSigned},
 };
@@ -274,7 +275,11 @@ impl Net {
     }
 
     pub(crate) async fn send_data(&self, data: ExecutionData) -> PayloadStatus {
-        self.engine.new_payload(data, false).await.unwrap().status
+        self.engine
+            .new_payload(data, WaitFor::default())
+            .await
+            .unwrap()
+            .status
     }
 
     pub(crate) async fn choose(&self, head: B256) -> ForkchoiceUpdated {
