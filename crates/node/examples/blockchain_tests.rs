@@ -17,7 +17,7 @@ use node::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use state_db::{OpenOptions, StateDb};
-use state_root::{ChunkPolicy, RootConfig, RootStrategy};
+use state_root::{ChunkPolicy, ProofConfig, Strategy};
 use std::{
     collections::BTreeMap,
     fs,
@@ -206,14 +206,13 @@ fn engine_config() -> EngineConfig {
         memory_block_buffer_target: 0,
         persistence_backpressure_threshold: 16,
         state_cache_bytes: 4 << 20,
-        root: RootConfig {
-            root_strategy: RootStrategy::Task,
+        root: Strategy::Proofs(ProofConfig {
+            policy: ChunkPolicy::Always,
             chunk_size: one,
-            chunk_policy: ChunkPolicy::Always,
             account_workers: one,
             storage_workers: one,
             kept_bytes: 1 << 20,
-        },
+        }),
         check_state_root: true,
         sender_recovery: SenderRecovery::default(),
         injected_slowdown: 0.0,

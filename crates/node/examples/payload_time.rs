@@ -12,6 +12,7 @@ use node::{
     engine::{EngineConfig, WaitFor},
 };
 use state_db::{LoadItem, Loader, StateDb, StoredBlock};
+use state_root::Strategy;
 use std::{num::NonZeroUsize, sync::Arc};
 use support::{Fork, Net, STORE, address_of, config, genesis, store, transfer};
 
@@ -67,7 +68,9 @@ fn start() -> Net {
         injected_slowdown: 0.0,
         ..config()
     };
-    config.root.chunk_size = NonZeroUsize::new(60).expect("not zero");
+    if let Strategy::Proofs(root) = &mut config.root {
+        root.chunk_size = NonZeroUsize::new(60).expect("not zero");
+    }
     let engine = node::engine::spawn(db, spec.clone(), config.clone()).expect("an engine");
     Net {
         dir,

@@ -17,11 +17,11 @@ use node::{
     primitives::Block,
 };
 use state_db::StateDb;
-use state_root::{ChunkPolicy, RootConfig, reference::root_of_leaves};
+use state_root::reference::root_of_leaves;
 use std::fs;
 use support::{
-    FEE_RECIPIENT, Fork, Net, STORE, address_of, attributes, config, data, genesis, sender, state,
-    store, transfer,
+    FEE_RECIPIENT, Fork, Net, STORE, address_of, attributes, config, data, genesis, ranges, sender,
+    state, store, transfer,
 };
 
 /// Transactions of the `n`th block of a test chain: new accounts, new, changed and removed slots.
@@ -269,13 +269,9 @@ async fn reorganises_to_a_side_chain_and_back() {
 }
 
 #[tokio::test]
-async fn reorganises_with_nodes_kept_across_blocks() {
-    let root = RootConfig {
-        chunk_policy: ChunkPolicy::RangeSteal,
-        ..config().root
-    };
+async fn reorganises_with_ranges() {
     reorganises(EngineConfig {
-        root,
+        root: ranges(),
         ..long_memory()
     })
     .await;

@@ -14,7 +14,7 @@ use alloy_primitives::{
 };
 use divan::{Bencher, black_box};
 use state_root::{
-    ChunkPolicy, RootConfig, RootPool, RootStrategy,
+    ChunkPolicy, ProofConfig, RangeConfig, RootPool, Strategy,
     mem::{MemSource, MemState},
     reference,
     updates::{Account, HashedChange, HashedState},
@@ -34,7 +34,8 @@ enum Spread {
 }
 
 const SPREADS: [Spread; 2] = [Spread::OneContract, Spread::ManyContracts];
-const POLICIES: [ChunkPolicy; 2] = [ChunkPolicy::Always, ChunkPolicy::RangeSteal];
+const TWO: NonZeroUsize = NonZeroUsize::new(2).unwrap();
+const SIXTY: NonZeroUsize = NonZeroUsize::new(60).unwrap();
 
 impl Spread {
     /// Which contract and which slot a number stands for.
@@ -92,17 +93,26 @@ struct Chain {
     root: B256,
 }
 
-fn pool(chunk_policy: ChunkPolicy, kept_bytes: usize) -> RootPool<MemSource> {
-    let two = NonZeroUsize::MIN.saturating_add(1);
-    RootPool::new(RootConfig {
-        root_strategy: RootStrategy::Task,
-        chunk_size: NonZeroUsize::MIN.saturating_add(59),
-        chunk_policy,
-        account_workers: two,
-        storage_workers: two,
+fn proofs(kept_bytes: usize) -> Strategy {
+    Strategy::Proofs(ProofConfig {
+        policy: ChunkPolicy::Always,
+        chunk_size: SIXTY,
+        account_workers: TWO,
+        storage_workers: TWO,
         kept_bytes,
     })
-    .expect("threads can be started")
+}
+
+fn ranges(kept_bytes: usize) -> Strategy {
+    Strategy::Ranges(RangeConfig {
+        grain: SIXTY,
+        threads: TWO,
+        kept_bytes,
+    })
+}
+
+fn pool(strategy: Strategy) -> RootPool<MemSource> {
+    RootPool::new(strategy).expect("threads can be started")
 }
 
 fn run(pool: &RootPool<MemSource>, parent: &Chain, block: Vec<HashedChange>) -> Option<B256> {
@@ -111,9 +121,10 @@ fn run(pool: &RootPool<MemSource>, parent: &Chain, block: Vec<HashedChange>) -> 
     job.finish().expect("the state can be read").root
 }
 
-#[divan::bench(args = SPREADS, consts = [0, 1])]
-fn reveal<const POLICY: usize>(bencher: Bencher<'_, '_>, spread: Spread) {
-    let (pool, parent) = (pool(POLICIES[POLICY], 0), spread.state(1));
+#[divan::bench(args = SPREADS, consts = [false, true])]
+fn reveal<const BY_RANGES: bool>(bencher: Bencher<'_, '_>, spread: Spread) {
+    let strategy = if BY_RANGES { ranges(0) } else { proofs(0) };
+    let (pool, parent) = (pool(strategy), spread.state(1));
     bencher
         .with_inputs(|| spread.block(1))
         .bench_values(|block| run(&pool, &parent, block));
@@ -121,7 +132,7 @@ fn reveal<const POLICY: usize>(bencher: Bencher<'_, '_>, spread: Spread) {
 
 #[divan::bench(args = SPREADS)]
 fn update(bencher: Bencher<'_, '_>, spread: Spread) {
-    let pool = pool(ChunkPolicy::RangeSteal, 1 << 30);
+    let pool = pool(ranges(1 << 30));
     let parent = spread.state(1);
     run(&pool, &parent, spread.block(1));
     bencher
@@ -131,7 +142,7 @@ fn update(bencher: Bencher<'_, '_>, spread: Spread) {
 
 #[divan::bench(args = SPREADS)]
 fn hash(bencher: Bencher<'_, '_>, spread: Spread) {
-    let pool = pool(ChunkPolicy::RangeSteal, 1 << 30);
+    let pool = pool(ranges(1 << 30));
     // From one state to the other and back, so that each block finds its parent's nodes.
     let states = [spread.state(1), spread.state(2)];
     let mut next = 0;

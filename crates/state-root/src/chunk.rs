@@ -1,24 +1,21 @@
 //! When a batch of targets is split into jobs, and where it is cut.
 
 use alloy_primitives::{B256, map::B256Map};
-use std::{fmt, num::NonZeroUsize, str::FromStr};
+use std::num::NonZeroUsize;
 
 /// The rule that decides whether a batch longer than the chunk size is split.
 ///
 /// A batch's length is its account targets plus its slot targets. A batch that is not split becomes
 /// one job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkPolicy {
     /// Split whenever the batch is longer than the chunk size.
-    #[default]
     Always,
     /// reth 1.11: also require more than 300 targets, or more than one idle worker in either pool.
     Reth1_11,
     /// reth 2.5: also require more than 300 targets, or both a batch of at least two chunks and
     /// more than one idle worker in either pool.
     Reth2_5,
-    /// No batches: ranges of keys are cut down to the chunk size, and idle threads take them.
-    RangeSteal,
 }
 
 /// The batch length above which both reth rules split whatever the workers are doing.
@@ -38,30 +35,15 @@ impl IdleWorkers {
 }
 
 impl ChunkPolicy {
-    /// Every policy, for help texts.
-    pub const ALL: [Self; 4] = [
-        Self::Always,
-        Self::Reth1_11,
-        Self::Reth2_5,
-        Self::RangeSteal,
-    ];
-
-    /// The name the command line uses.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Always => "always",
-            Self::Reth1_11 => "reth-1.11",
-            Self::Reth2_5 => "reth-2.5",
-            Self::RangeSteal => "range-steal",
-        }
-    }
+    /// Every policy.
+    pub const ALL: [Self; 3] = [Self::Always, Self::Reth1_11, Self::Reth2_5];
 
     /// Whether a batch of `len` targets is split.
     pub(crate) fn splits(self, len: usize, chunk_size: NonZeroUsize, idle: IdleWorkers) -> bool {
         let chunk_size = chunk_size.get();
         len > chunk_size
             && match self {
-                Self::Always | Self::RangeSteal => true,
+                Self::Always => true,
                 Self::Reth1_11 => len > LONG_BATCH || idle.any_pool_has_two(),
                 Self::Reth2_5 => {
                     len > LONG_BATCH
@@ -71,29 +53,7 @@ impl ChunkPolicy {
     }
 }
 
-impl fmt::Display for ChunkPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// The text names no chunk policy.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown chunk policy {0:?}: use always, reth-1.11, reth-2.5 or range-steal")]
-pub struct UnknownChunkPolicy(String);
-
-impl FromStr for ChunkPolicy {
-    type Err = UnknownChunkPolicy;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|policy| policy.name() == text)
-            .ok_or_else(|| UnknownChunkPolicy(text.to_owned()))
-    }
-}
-
-/// A leaf whose path the sparse trie does not hold.
+/// A leaf whose path the trie in memory does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Target {
     /// The leaf's hashed key.
@@ -373,7 +333,7 @@ mod tests {
         assert_eq!(
             policy.splits(len, size(chunk_size), idle),
             splits,
-            "{policy} {len} {chunk_size} {idle:?}"
+            "{policy:?} {len} {chunk_size} {idle:?}"
         );
     }
 
@@ -402,16 +362,5 @@ mod tests {
         check_policy(ChunkPolicy::Reth2_5, 120, 60, ONE_IDLE_EACH, false);
         check_policy(ChunkPolicy::Reth2_5, 301, 240, NONE_IDLE, true);
         check_policy(ChunkPolicy::Reth2_5, 300, 60, NONE_IDLE, false);
-    }
-
-    #[test]
-    fn policies_are_written_as_they_are_read() {
-        for policy in ChunkPolicy::ALL {
-            assert_eq!(policy.to_string().parse(), Ok(policy));
-        }
-        assert_eq!(
-            "reth".parse::<ChunkPolicy>(),
-            Err(UnknownChunkPolicy("reth".to_owned()))
-        );
     }
 }

@@ -2,6 +2,10 @@
 
 use crate::cursor::CursorError;
 use alloy_primitives::B256;
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 /// Why a block's state root could not be computed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -29,4 +33,16 @@ pub enum RootError {
     /// The pool's threads are gone.
     #[error("compute the state root: the worker pool has stopped")]
     Stopped,
+}
+
+/// Turns a panic into an error.
+pub(crate) fn catch_panic<T>(work: impl FnOnce() -> Result<T, RootError>) -> Result<T, RootError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(panicked(&*panic)))
+}
+
+/// The error that a panic is.
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> RootError {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    RootError::Panicked(text.unwrap_or("no message").to_owned())
 }

@@ -2,18 +2,17 @@
 
 use crate::{
     cursor::StateSource,
-    error::RootError,
+    error::{RootError, catch_panic},
     hash::{ChangedLeaves, KeyHasher},
-    pool::catch_panic,
     reference,
     root::{Message, RootCounters, RootOutcome},
+    strategy::LateRoot,
     updates::{HashedState, TrieUpdates},
 };
 use alloy_primitives::{B256, map::B256Map};
 use rayon::prelude::*;
 use std::{
     fmt, io,
-    num::NonZeroUsize,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -33,21 +32,18 @@ enum Computation {
 pub(crate) struct LatePool(Computation);
 
 impl LatePool {
-    pub(crate) fn parallel(threads: NonZeroUsize) -> io::Result<Self> {
-        let threads = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads.get())
-            .thread_name(|index| format!("root-late-{index:02}"))
-            .build()
-            .map_err(io::Error::other)?;
-        Ok(Self(Computation::Parallel(Arc::new(threads))))
-    }
-
-    pub(crate) fn serial() -> Self {
-        Self(Computation::Serial)
-    }
-
-    pub(crate) fn skip() -> Self {
-        Self(Computation::Nothing)
+    pub(crate) fn new(late: LateRoot) -> io::Result<Self> {
+        Ok(Self(match late {
+            LateRoot::Parallel(threads) => Computation::Parallel(Arc::new(
+                rayon::ThreadPoolBuilder::new()
+                    .num_threads(threads.get())
+                    .thread_name(|index| format!("root-late-{index:02}"))
+                    .build()
+                    .map_err(io::Error::other)?,
+            )),
+            LateRoot::Serial => Computation::Serial,
+            LateRoot::Skip => Computation::Nothing,
+        }))
     }
 
     pub(crate) fn prepare<S: StateSource>(&self, source: Arc<S>, parent_root: B256) -> LateJob {

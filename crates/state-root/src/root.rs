@@ -1,37 +1,15 @@
 //! The pool of threads and the job of one block, whatever the strategy behind them.
 
 use crate::{
-    chunk::ChunkPolicy,
     cursor::StateSource,
     error::RootError,
     late::{LateJob, LatePool},
-    pool::{ProofJob, ProofPool},
-    range::{RangeConfig, RangeJob, RangePool},
-    strategy::RootStrategy,
+    strategy::Strategy,
+    stream::{StreamJob, StreamPool},
     updates::{AccountChange, HashedChange, HashedState, TrieUpdates},
 };
 use alloy_primitives::B256;
-use std::{io, num::NonZeroUsize, sync::Arc};
-
-/// How the pipeline cuts its work, and over how many threads it spreads it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RootConfig {
-    /// When the root is computed. All but [`RootStrategy::Task`] have no use for chunks, storage
-    /// workers or kept nodes.
-    pub root_strategy: RootStrategy,
-    /// Targets in one job, when a batch is split; for [`ChunkPolicy::RangeSteal`] the leaves of a
-    /// range that is not cut any further.
-    pub chunk_size: NonZeroUsize,
-    /// When a batch is split, and by that how the streaming pipeline works.
-    pub chunk_policy: ChunkPolicy,
-    /// Threads that walk the account trie; for [`ChunkPolicy::RangeSteal`] and
-    /// [`RootStrategy::Parallel`] all threads, with one more for the former once execution waits.
-    pub account_workers: NonZeroUsize,
-    /// Threads that walk storage tries; [`ChunkPolicy::RangeSteal`] has none for that alone.
-    pub storage_workers: NonZeroUsize,
-    /// Memory of the nodes that [`ChunkPolicy::RangeSteal`] keeps across blocks, in bytes.
-    pub kept_bytes: usize,
-}
+use std::{io, sync::Arc};
 
 /// The threads of the pipeline, started once per process.
 ///
@@ -41,32 +19,17 @@ pub struct RootPool<S: StateSource>(Pool<S>);
 
 #[derive(Debug)]
 enum Pool<S: StateSource> {
-    Proofs(ProofPool<S>),
-    Ranges(RangePool),
+    Stream(StreamPool<S>),
     Late(LatePool),
 }
 
 impl<S: StateSource> RootPool<S> {
     /// Starts the threads. Fails when the system refuses one.
-    pub fn new(config: RootConfig) -> io::Result<Self> {
-        let streaming = || match config.chunk_policy {
-            ChunkPolicy::RangeSteal => {
-                let ranges = RangeConfig {
-                    grain: config.chunk_size,
-                    threads: config.account_workers,
-                    kept_bytes: config.kept_bytes,
-                };
-                Ok(Pool::Ranges(RangePool::new(ranges)?))
-            }
-            ChunkPolicy::Always | ChunkPolicy::Reth1_11 | ChunkPolicy::Reth2_5 => {
-                Ok::<_, io::Error>(Pool::Proofs(ProofPool::new(config)?))
-            }
-        };
-        Ok(Self(match config.root_strategy {
-            RootStrategy::Task => streaming()?,
-            RootStrategy::Parallel => Pool::Late(LatePool::parallel(config.account_workers)?),
-            RootStrategy::Serial => Pool::Late(LatePool::serial()),
-            RootStrategy::Skip => Pool::Late(LatePool::skip()),
+    pub fn new(strategy: Strategy) -> io::Result<Self> {
+        Ok(Self(match strategy {
+            Strategy::Proofs(config) => Pool::Stream(StreamPool::proofs(config)?),
+            Strategy::Ranges(config) => Pool::Stream(StreamPool::ranges(config)?),
+            Strategy::Late(late) => Pool::Late(LatePool::new(late)?),
         }))
     }
 
@@ -77,8 +40,7 @@ impl<S: StateSource> RootPool<S> {
     /// until the first is finished or dropped.
     pub fn prepare(&self, source: Arc<S>, parent_root: B256) -> RootJob {
         RootJob(match &self.0 {
-            Pool::Proofs(pool) => Job::Proofs(pool.prepare(source, parent_root)),
-            Pool::Ranges(pool) => Job::Ranges(pool.prepare(source, parent_root)),
+            Pool::Stream(pool) => Job::Stream(pool.prepare(source, parent_root)),
             Pool::Late(pool) => Job::Late(pool.prepare(source, parent_root)),
         })
     }
@@ -90,8 +52,7 @@ pub struct RootJob(Job);
 
 #[derive(Debug)]
 enum Job {
-    Proofs(ProofJob),
-    Ranges(RangeJob),
+    Stream(StreamJob),
     Late(LateJob),
 }
 
@@ -121,8 +82,7 @@ impl RootJob {
 
     fn send(&self, message: Message) {
         match &self.0 {
-            Job::Proofs(job) => job.send(message),
-            Job::Ranges(job) => job.send(message),
+            Job::Stream(job) => job.send(message),
             Job::Late(job) => job.send(message),
         }
     }
@@ -131,8 +91,7 @@ impl RootJob {
     /// the caller may do something else.
     pub fn end(self) -> EndedJob {
         match &self.0 {
-            Job::Proofs(job) => job.end(),
-            Job::Ranges(job) => job.end(),
+            Job::Stream(job) => job.end(),
             // Computed by whoever waits.
             Job::Late(_) => {}
         }
@@ -153,8 +112,7 @@ impl EndedJob {
     /// Waits for the root.
     pub fn wait(self) -> Result<RootOutcome, RootError> {
         match self.0 {
-            Job::Proofs(job) => job.wait(),
-            Job::Ranges(job) => job.wait(),
+            Job::Stream(job) => job.wait(),
             Job::Late(job) => job.wait(),
         }
     }
@@ -163,11 +121,11 @@ impl EndedJob {
 /// What a finished job answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RootOutcome {
-    /// State root after the block; `None` with [`RootStrategy::Skip`], which does not know it.
+    /// State root after the block; `None` with [`LateRoot::Skip`](crate::LateRoot::Skip), which does not know it.
     pub root: Option<B256>,
     /// The changed leaves.
     pub hashed_state: HashedState,
-    /// The changed stored branches; none with [`RootStrategy::Skip`].
+    /// The changed stored branches; none with [`LateRoot::Skip`](crate::LateRoot::Skip).
     pub trie_updates: TrieUpdates,
     /// How the work was cut.
     pub counters: RootCounters,
@@ -176,7 +134,7 @@ pub struct RootOutcome {
 /// How the work of one block was cut into jobs. All zero when it was done after execution.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RootCounters {
-    /// Account targets: changed accounts, and siblings of removed ones, whose path had to be read.
+    /// Account targets: changed accounts whose path had to be read.
     pub account_targets: u64,
     /// Slot targets, likewise.
     pub storage_targets: u64,

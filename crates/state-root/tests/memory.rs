@@ -7,7 +7,7 @@
 
 use alloy_primitives::{B256, U256, keccak256};
 use state_root::{
-    ChunkPolicy, RootConfig, RootPool, RootStrategy,
+    ChunkPolicy, ProofConfig, RangeConfig, RootPool, Strategy,
     mem::{MemSource, MemState},
     updates::{Account, HashedChange},
 };
@@ -64,8 +64,7 @@ fn change(number: u64, value: u64) -> HashedChange {
 }
 
 /// Bytes in use, block by block, beyond those in use before the first.
-fn use_by_block(kept_bytes: usize) -> Vec<usize> {
-    let count = |n| NonZeroUsize::new(n).unwrap();
+fn use_by_block(strategy: Strategy) -> Vec<usize> {
     let accounts = (0..7).map(|n| (key(n), Account::default())).collect();
     let mut slots: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
     for number in 0..SLOTS {
@@ -74,14 +73,7 @@ fn use_by_block(kept_bytes: usize) -> Vec<usize> {
     }
     let (state, mut root) = MemState::from_leaves(accounts, slots).unwrap();
     let mut state = Arc::new(state);
-    let pool = RootPool::new(RootConfig {
-        root_strategy: RootStrategy::Task,
-        chunk_policy: ChunkPolicy::RangeSteal,
-        chunk_size: count(40),
-        account_workers: count(2),
-        storage_workers: count(1),
-        kept_bytes,
-    });
+    let pool = RootPool::new(strategy);
     let pool = pool.unwrap();
     let before = IN_USE.load(Ordering::Relaxed);
     let block = |number: u64| {
@@ -107,8 +99,29 @@ fn use_by_block(kept_bytes: usize) -> Vec<usize> {
 fn what_is_kept_honours_its_bound() {
     // What threads, with their room to encode in, and maps hold on their own.
     const BESIDE: usize = 500_000;
-    for bound in [0, 500_000, 2_000_000] {
-        let used = use_by_block(bound);
+    let count = |n| NonZeroUsize::new(n).unwrap();
+    let ranges = |kept_bytes| {
+        Strategy::Ranges(RangeConfig {
+            grain: count(40),
+            threads: count(2),
+            kept_bytes,
+        })
+    };
+    let proofs = |kept_bytes| {
+        Strategy::Proofs(ProofConfig {
+            policy: ChunkPolicy::Always,
+            chunk_size: count(40),
+            account_workers: count(2),
+            storage_workers: count(1),
+            kept_bytes,
+        })
+    };
+    let bounds = [0, 500_000, 2_000_000];
+    for (bound, strategy) in bounds
+        .map(|bound| [ranges(bound), proofs(bound)].map(|way| (bound, way)))
+        .concat()
+    {
+        let used = use_by_block(strategy);
         let (most, last) = (used.iter().max().unwrap(), used.last().unwrap());
         assert!(*most <= bound + BESIDE, "{most} of {bound}");
         assert!(*last + BESIDE >= bound / 2, "{last} of {bound}");

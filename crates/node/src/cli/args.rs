@@ -11,7 +11,6 @@ use super::{
 use alloy_eips::BlockHashOrNumber;
 use alloy_primitives::Bytes;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
-use state_root::{ChunkPolicy, RootStrategy};
 use std::{
     net::{IpAddr, Ipv4Addr},
     num::NonZeroUsize,
@@ -100,6 +99,35 @@ pub enum SyncModeArg {
     Durable,
     /// Later: a crash of the machine may lose commits, but not consistency
     SafeNoSync,
+}
+
+/// How what is unknown of the tries is found out while a block executes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ChunkPolicyArg {
+    /// Batches of targets are cut into jobs whenever they exceed the chunk size
+    Always,
+    /// The same by the rule of reth 1.11: where there are more than 300 targets, or idle workers
+    #[value(name = "reth-1.11")]
+    Reth1_11,
+    /// By the rule of reth 2.5: also, a batch that is not long has two chunks at least
+    #[value(name = "reth-2.5")]
+    Reth2_5,
+    /// No batches: ranges of keys are cut down to the chunk size, and idle threads take them
+    RangeSteal,
+}
+
+/// When a block's state root is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RootStrategyArg {
+    /// While it executes
+    Task,
+    /// Afterwards, tries side by side
+    Parallel,
+    /// Afterwards, on one thread
+    Serial,
+    /// Not at all: roots are taken on trust and no block is persisted, to measure what is left without
+    /// them
+    Skip,
 }
 
 /// Arguments of `node`.
@@ -255,18 +283,18 @@ pub struct EngineArgs {
     /// Keep no accounts and slots across blocks
     #[arg(long = "engine.disable-state-cache")]
     pub disable_state_cache: bool,
-    /// How many proof targets one job of a multiproof holds at most
+    /// How many proof targets one job of a multiproof holds at most. Default: that of the policy, which
+    /// is 5 for reth-2.5 and 60 for the others
     #[arg(
         long = "engine.multiproof-chunk-size",
-        default_value = "60",
         value_parser = parse_chunk_size,
         value_name = "TARGETS"
     )]
-    pub multiproof_chunk_size: NonZeroUsize,
-    /// Storage proof workers. Default: CPUs less the reserved ones
+    pub multiproof_chunk_size: Option<NonZeroUsize>,
+    /// Storage proof workers. Default: CPUs less the reserved ones, with reth-2.5 twice as many
     #[arg(long = "engine.storage-worker-count", value_name = "COUNT")]
     pub storage_worker_count: Option<NonZeroUsize>,
-    /// Account proof workers. Default: CPUs less the reserved ones
+    /// Account proof workers. Default: CPUs less the reserved ones, with reth-2.5 twice as many
     #[arg(long = "engine.account-worker-count", value_name = "COUNT")]
     pub account_worker_count: Option<NonZeroUsize>,
     /// CPUs that the proof workers leave free; range-steal leaves none free unless worker counts are given
@@ -279,25 +307,22 @@ pub struct EngineArgs {
     /// Let the last parameter of engine_newPayloadV4 be the requests hash
     #[arg(long = "engine.accept-execution-requests-hash")]
     pub accept_execution_requests_hash: bool,
-    /// When a batch of proof targets is cut into jobs: always (whenever it exceeds the chunk
-    /// size), reth-1.11 or reth-2.5 (these releases' rules). Or range-steal: no batches, but
-    /// ranges of keys cut down to the chunk size, over trie nodes kept across blocks
+    /// How what is unknown of the tries is found out while a block executes
     #[arg(
         long = "bench.chunk-policy",
-        default_value = "always",
+        default_value = "reth-2.5",
         value_name = "POLICY"
     )]
-    pub chunk_policy: ChunkPolicy,
-    /// When a block's state root is computed: task (while it executes), parallel (afterwards, tries
-    /// side by side), serial (afterwards, on one thread), or skip (not at all: roots are taken on
-    /// trust and no block is persisted, to measure what is left without them)
+    pub chunk_policy: ChunkPolicyArg,
+    /// When a block's state root is computed
     #[arg(
         long = "bench.root-strategy",
         default_value = "task",
         value_name = "STRATEGY"
     )]
-    pub root_strategy: RootStrategy,
-    /// Memory of the trie nodes that range-steal keeps across blocks, in megabytes
+    pub root_strategy: RootStrategyArg,
+    /// Memory of the trie nodes that are kept across blocks, in megabytes. With 0 each block begins
+    /// with nothing
     #[arg(
         long = "bench.root-arena-mb",
         default_value_t = 256,
@@ -307,8 +332,8 @@ pub struct EngineArgs {
     /// Compare every state root with the serial reference (slow)
     #[arg(long = "bench.check-state-root")]
     pub check_state_root: bool,
-    /// Recover senders one by one with libsecp256k1, as reth does; else several side by side where the
-    /// processor can (AVX-512 IFMA)
+    /// Recover senders one by one with libsecp256k1, as reth does and as the policies reth-1.11 and
+    /// reth-2.5 always do; else several side by side where the processor can (AVX-512 IFMA)
     #[arg(long = "bench.senders-one-by-one")]
     pub senders_one_by_one: bool,
     /// For testing benchmarks: make every payload take this much longer, in percent of its own time

@@ -142,7 +142,7 @@ mod tests {
              --engine.cross-block-cache-size 64 --engine.multiproof-chunk-size 15 \
              --log.file.max-files 0 --color never",
         );
-        assert_eq!(node.engine.multiproof_chunk_size.get(), 15);
+        assert_eq!(node.engine.multiproof_chunk_size.unwrap().get(), 15);
         assert_eq!(node.engine.persistence_threshold, 4);
         assert_eq!(
             (node.rpc.http_port, node.rpc.ws_port, node.rpc.auth_port),

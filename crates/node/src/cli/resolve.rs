@@ -2,8 +2,8 @@
 
 use super::{
     args::{
-        DatabaseArgs, DatadirArgs, EngineArgs, ImportArgs, InitArgs, InitStateArgs, NodeArgs,
-        RpcArgs, SyncModeArg, UnwindArgs,
+        ChunkPolicyArg, DatabaseArgs, DatadirArgs, EngineArgs, ImportArgs, InitArgs, InitStateArgs,
+        NodeArgs, RootStrategyArg, RpcArgs, SyncModeArg, UnwindArgs,
     },
     values::{ModuleList, RpcNamespace},
 };
@@ -22,7 +22,7 @@ use crate::{
 use alloy_primitives::U256;
 use eyre::{Context as _, eyre};
 use state_db::{OpenOptions, SyncMode};
-use state_root::{ChunkPolicy, RootConfig};
+use state_root::{ChunkPolicy, LateRoot, ProofConfig, RangeConfig, Strategy};
 use std::{env, net::SocketAddr, num::NonZeroUsize, path::PathBuf, thread};
 
 /// What one megabyte of `--rpc.max-*-size` is, in bytes.
@@ -173,12 +173,6 @@ fn open_options(args: &DatabaseArgs) -> eyre::Result<OpenOptions> {
 }
 
 fn engine(args: &EngineArgs) -> eyre::Result<EngineConfig> {
-    // The thread that executes waits for the ranges in the end; it needs no CPU of its own then.
-    let reserved = match args.chunk_policy {
-        ChunkPolicy::RangeSteal => 0,
-        _ => args.reserved_cpu_cores,
-    };
-    let workers = default_workers(reserved);
     let cache_mb = if args.disable_state_cache {
         0
     } else {
@@ -189,16 +183,9 @@ fn engine(args: &EngineArgs) -> eyre::Result<EngineConfig> {
         memory_block_buffer_target: args.memory_block_buffer_target,
         persistence_backpressure_threshold: backpressure_threshold(args)?,
         state_cache_bytes: cache_mb.saturating_mul(MIB as usize),
-        root: RootConfig {
-            root_strategy: args.root_strategy,
-            chunk_size: args.multiproof_chunk_size,
-            chunk_policy: args.chunk_policy,
-            account_workers: args.account_worker_count.unwrap_or(workers),
-            storage_workers: args.storage_worker_count.unwrap_or(workers),
-            kept_bytes: args.root_arena_mb.saturating_mul(MIB as usize),
-        },
+        root: root_strategy(args),
         check_state_root: args.check_state_root,
-        sender_recovery: if args.senders_one_by_one {
+        sender_recovery: if args.senders_one_by_one || follows_reth(args) {
             SenderRecovery::OneByOne
         } else {
             SenderRecovery::SideBySide
@@ -207,6 +194,60 @@ fn engine(args: &EngineArgs) -> eyre::Result<EngineConfig> {
         skip_invalid_transactions: false,
         gas_limit_target: 0,
     })
+}
+
+/// Chunk size of reth 1.10 and 1.11, and of 2.x.
+const CHUNK_SIZES: [NonZeroUsize; 2] = [
+    NonZeroUsize::new(60).unwrap(),
+    NonZeroUsize::new(5).unwrap(),
+];
+
+fn root_strategy(args: &EngineArgs) -> Strategy {
+    let [long, short] = CHUNK_SIZES;
+    let size = |default| args.multiproof_chunk_size.unwrap_or(default);
+    let workers = default_workers(args.reserved_cpu_cores);
+    let kept_bytes = args.root_arena_mb.saturating_mul(MIB as usize);
+    let proofs = |policy, chunk_size, workers| {
+        Strategy::Proofs(ProofConfig {
+            policy,
+            chunk_size: size(chunk_size),
+            account_workers: args.account_worker_count.unwrap_or(workers),
+            storage_workers: args.storage_worker_count.unwrap_or(workers),
+            kept_bytes,
+        })
+    };
+    match (args.root_strategy, args.chunk_policy) {
+        (RootStrategyArg::Parallel, _) => {
+            let threads = args.account_worker_count.unwrap_or(workers);
+            Strategy::Late(LateRoot::Parallel(threads))
+        }
+        (RootStrategyArg::Serial, _) => Strategy::Late(LateRoot::Serial),
+        (RootStrategyArg::Skip, _) => Strategy::Late(LateRoot::Skip),
+        (RootStrategyArg::Task, ChunkPolicyArg::Always) => {
+            proofs(ChunkPolicy::Always, long, workers)
+        }
+        (RootStrategyArg::Task, ChunkPolicyArg::Reth1_11) => {
+            proofs(ChunkPolicy::Reth1_11, long, workers)
+        }
+        (RootStrategyArg::Task, ChunkPolicyArg::Reth2_5) => {
+            let twice = workers.saturating_add(workers.get());
+            proofs(ChunkPolicy::Reth2_5, short, twice)
+        }
+        // The thread that executes waits for the ranges in the end; it needs no CPU of its own then.
+        (RootStrategyArg::Task, ChunkPolicyArg::RangeSteal) => Strategy::Ranges(RangeConfig {
+            grain: size(long),
+            threads: args.account_worker_count.unwrap_or(default_workers(0)),
+            kept_bytes,
+        }),
+    }
+}
+
+/// Whether proportions are to be those of a release of reth.
+fn follows_reth(args: &EngineArgs) -> bool {
+    matches!(
+        args.chunk_policy,
+        ChunkPolicyArg::Reth1_11 | ChunkPolicyArg::Reth2_5
+    )
 }
 
 /// Least number of blocks that wait for persistence before the engine does.
@@ -318,6 +359,13 @@ mod tests {
         node(typed(flags)).unwrap()
     }
 
+    fn proofs(config: &NodeConfig) -> ProofConfig {
+        match config.engine.root {
+            Strategy::Proofs(root) => root,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn defaults() {
         let config = resolved("");
@@ -325,8 +373,17 @@ mod tests {
         assert_eq!(config.engine.memory_block_buffer_target, 0);
         assert_eq!(config.engine.persistence_backpressure_threshold, 64);
         assert_eq!(config.engine.state_cache_bytes, 512 << 20);
-        assert_eq!(config.engine.root.chunk_size.get(), 60);
-        assert_eq!(config.engine.root.account_workers, default_workers(1));
+        let workers = default_workers(1).saturating_add(default_workers(1).get());
+        let root = proofs(&config);
+        assert_eq!(
+            (root.policy, root.chunk_size.get()),
+            (ChunkPolicy::Reth2_5, 5)
+        );
+        assert_eq!(
+            (root.account_workers, root.storage_workers),
+            (workers, workers)
+        );
+        assert_eq!(config.engine.sender_recovery, SenderRecovery::OneByOne);
         assert!(config.engine.skip_invalid_transactions);
         assert_eq!(config.auth.unwrap().address.to_string(), "127.0.0.1:8551");
         assert_eq!((config.http, config.ws), (None, None));
@@ -402,9 +459,21 @@ mod tests {
     #[test]
     fn workers_are_the_unreserved_cpus_but_one_at_least() {
         assert_eq!(default_workers(usize::MAX).get(), 1);
-        let config = resolved("--engine.storage-worker-count 7 --engine.reserved-cpu-cores 4096");
-        assert_eq!(config.engine.root.storage_workers.get(), 7);
-        assert_eq!(config.engine.root.account_workers.get(), 1);
+        let few = "--engine.storage-worker-count 7 --engine.reserved-cpu-cores 4096";
+        let root = proofs(&resolved(&format!("{few} --bench.chunk-policy reth-1.11")));
+        assert_eq!(
+            (root.policy, root.chunk_size.get()),
+            (ChunkPolicy::Reth1_11, 60)
+        );
+        assert_eq!(
+            (root.account_workers.get(), root.storage_workers.get()),
+            (1, 7)
+        );
+        let root = proofs(&resolved(few));
+        assert_eq!(
+            (root.account_workers.get(), root.storage_workers.get()),
+            (2, 7)
+        );
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub use senders::SenderRecovery;
 use serve::PayloadRequest;
 use state_cache::StateCache;
 use state_db::{DbError, DbView, HeldWriter, OverlaySource, StateDb, UnwindError};
-use state_root::{RootConfig, RootPool, RootStrategy};
+use state_root::{LateRoot, RootPool, Strategy};
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 use tokio::sync::{oneshot, watch};
 use tree::Tree;
@@ -81,7 +81,7 @@ pub struct EngineConfig {
     /// Memory of the state that is kept across blocks, in bytes; 0 keeps none.
     pub state_cache_bytes: usize,
     /// Workers, chunk size and chunk policy of the state root.
-    pub root: RootConfig,
+    pub root: Strategy,
     /// Compare every parallel root with the serial reference.
     pub check_state_root: bool,
     /// How the senders of a payload's transactions are recovered.
@@ -419,7 +419,7 @@ impl Engine {
     /// Without state roots nothing is persisted: the stored tries would no longer be those of the
     /// stored state.
     fn persist_up_to(&mut self, last: u64) {
-        if self.config.root.root_strategy == RootStrategy::Skip {
+        if self.config.root == Strategy::Late(LateRoot::Skip) {
             return;
         }
         let blocks = self.shared.tree().unpersisted(last);

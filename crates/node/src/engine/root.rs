@@ -1,10 +1,7 @@
 //! Streams state changes from execution to the state root pipeline.
 
 use super::{EngineError, root_check, tree::ParentState};
-use alloy_primitives::{
-    B256,
-    map::{DefaultHashBuilder, HashSet},
-};
+use alloy_primitives::B256;
 use revm::{
     database_interface::OnStateHook,
     state::{Account as EvmAccount, EvmState},
@@ -17,15 +14,10 @@ use state_root::{
     updates::{AccountChange, HashedState},
 };
 use std::{
-    hash::BuildHasher,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 use tracing::debug_span;
-
-/// New keys that make a batch. A batch per transaction would have each proof job read the upper
-/// trie levels again for a few keys, and would leave chunking nothing to cut.
-const BATCH_KEYS: usize = 128;
 
 /// The root of one block in the making.
 pub(super) struct BlockRoot {
@@ -53,12 +45,7 @@ impl BlockRoot {
 
     /// The state hook: sends committed changes. The job cannot finish before it is dropped.
     pub(super) fn hook(&self) -> RootHook {
-        RootHook {
-            job: self.job.clone(),
-            pending: Vec::new(),
-            seen: SeenKeys::default(),
-            fresh: 0,
-        }
+        RootHook(self.job.clone())
     }
 
     /// Says that execution has ended. The state hook is gone by now.
@@ -118,57 +105,16 @@ pub(super) struct RootWait {
     pub(super) total: Duration,
 }
 
-/// Collects changes during execution and sends them to the pipeline in batches.
-pub(super) struct RootHook {
-    job: Arc<RootJob>,
-    pending: Vec<AccountChange>,
-    seen: SeenKeys,
-    /// Keys in `pending` that no earlier change of the block had.
-    fresh: usize,
-}
+/// Sends the changes of each execution step to the pipeline, as reth does: what is queued when the
+/// pipeline looks is worked on together.
+pub(super) struct RootHook(Arc<RootJob>);
 
 impl OnStateHook for RootHook {
     fn on_state(&mut self, state: EvmState) {
-        for change in account_changes(state) {
-            self.fresh += self.seen.add(&change);
-            self.pending.push(change);
+        let changes = account_changes(state);
+        if !changes.is_empty() {
+            self.0.update(changes);
         }
-        if self.fresh >= BATCH_KEYS {
-            self.send();
-        }
-    }
-}
-
-impl RootHook {
-    fn send(&mut self) {
-        self.fresh = 0;
-        if !self.pending.is_empty() {
-            self.job.update(std::mem::take(&mut self.pending));
-        }
-    }
-}
-
-impl Drop for RootHook {
-    fn drop(&mut self) {
-        self.send();
-    }
-}
-
-/// Keys changed so far in a block, by their hashes: they decide no more than when a batch is sent.
-#[derive(Default)]
-struct SeenKeys {
-    hashes: HashSet<u64>,
-    hasher: DefaultHashBuilder,
-}
-
-impl SeenKeys {
-    /// How many of the change's keys are new.
-    fn add(&mut self, change: &AccountChange) -> usize {
-        let address = change.address;
-        let account = usize::from(self.hashes.insert(self.hasher.hash_one(address)));
-        let slots = change.slots.iter();
-        let hashes = slots.map(|(slot, _)| self.hasher.hash_one((address, slot)));
-        account + hashes.filter(|hash| self.hashes.insert(*hash)).count()
     }
 }
 

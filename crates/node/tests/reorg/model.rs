@@ -5,7 +5,9 @@
 //! expectation for the engine under test, whose every parallel root is also compared with the
 //! serial reference, and whose database is hashed from scratch at every restart.
 
-use crate::support::{Fork, Net, STORE, address_of, config, genesis, sender, store, transfer};
+use crate::support::{
+    Fork, Net, STORE, address_of, config, genesis, ranges, sender, store, transfer,
+};
 use alloy_eips::BlockNumberOrTag;
 use alloy_primitives::{B256, Bytes, U256};
 use alloy_rpc_types_engine::ForkchoiceState;
@@ -14,7 +16,7 @@ use node::{
     primitives::Block,
 };
 use proptest::prelude::*;
-use state_root::{ChunkPolicy, RootConfig, reference::root_of_leaves};
+use state_root::reference::root_of_leaves;
 use std::collections::HashSet;
 
 /// Blocks of a tree, besides genesis.
@@ -57,18 +59,15 @@ fn parents() -> impl Strategy<Value = Vec<usize>> {
 
 /// When blocks are persisted, and both ways of computing a root.
 fn configs() -> impl Strategy<Value = EngineConfig> {
-    let policy = prop_oneof![Just(ChunkPolicy::Always), Just(ChunkPolicy::RangeSteal)];
-    (0..4_u64, 0..3_u64, policy).prop_map(|(threshold, buffer, chunk_policy)| {
+    let root = prop_oneof![Just(config().root), Just(ranges())];
+    (0..4_u64, 0..3_u64, root).prop_map(|(threshold, buffer, root)| {
         let config = config();
         EngineConfig {
             persistence_threshold: threshold,
             memory_block_buffer_target: buffer.min(threshold),
             persistence_backpressure_threshold: 16,
             state_cache_bytes: 4 << 20,
-            root: RootConfig {
-                chunk_policy,
-                ..config.root
-            },
+            root,
             ..config
         }
     })

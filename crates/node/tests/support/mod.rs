@@ -22,7 +22,7 @@ use node::{
     primitives::{Block, TransactionSigned},
 };
 use state_db::{LoadItem, Loader, OpenOptions, StateDb, StoredBlock};
-use state_root::{ChunkPolicy, RootConfig, RootStrategy};
+use state_root::{ChunkPolicy, ProofConfig, RangeConfig, Strategy};
 use std::{num::NonZeroUsize, sync::Arc};
 use tempfile::TempDir;
 
@@ -150,6 +150,16 @@ pub(crate) fn genesis(fork: Fork) -> Genesis {
     genesis
 }
 
+/// Roots by ranges.
+pub(crate) fn ranges() -> Strategy {
+    let count = |n| NonZeroUsize::new(n).unwrap();
+    Strategy::Ranges(RangeConfig {
+        grain: count(5),
+        threads: count(2),
+        kept_bytes: 1 << 20,
+    })
+}
+
 pub(crate) fn config() -> EngineConfig {
     let count = |n| NonZeroUsize::new(n).unwrap();
     EngineConfig {
@@ -157,14 +167,13 @@ pub(crate) fn config() -> EngineConfig {
         memory_block_buffer_target: 0,
         persistence_backpressure_threshold: 16,
         state_cache_bytes: 4 << 20,
-        root: RootConfig {
-            root_strategy: RootStrategy::Task,
+        root: Strategy::Proofs(ProofConfig {
+            policy: ChunkPolicy::Always,
             chunk_size: count(5),
-            chunk_policy: ChunkPolicy::Always,
             account_workers: count(2),
             storage_workers: count(2),
             kept_bytes: 1 << 20,
-        },
+        }),
         check_state_root: true,
         sender_recovery: SenderRecovery::default(),
         injected_slowdown: 0.0,

@@ -15,8 +15,8 @@ use alloy_primitives::B256;
 use chain::Mix;
 use cost::{Cost, CostlySource, spin};
 use state_root::{
-    ChunkPolicy, RootConfig, RootCounters, RootError, RootOutcome, RootPool, RootStrategy,
-    reference,
+    ChunkPolicy, LateRoot, ProofConfig, RangeConfig, RootCounters, RootError, RootOutcome,
+    RootPool, Strategy, reference,
     updates::{AccountChange, HashedState},
 };
 use std::{
@@ -80,10 +80,10 @@ struct Contender {
 }
 
 impl Contender {
-    fn new(name: &str, config: RootConfig) -> Result<Self, Box<dyn Error>> {
+    fn new(name: &str, strategy: Strategy) -> Result<Self, Box<dyn Error>> {
         Ok(Self {
-            name: format!("{name} {}", config.chunk_size),
-            pool: RootPool::new(config)?,
+            name: name.to_owned(),
+            pool: RootPool::new(strategy)?,
             total: Vec::new(),
             blocked: Vec::new(),
             work: Vec::new(),
@@ -177,31 +177,33 @@ fn messages(changes: Vec<AccountChange>, keys: usize) -> Vec<Vec<AccountChange>>
 
 fn contenders(threads: usize) -> Result<Vec<Contender>, Box<dyn Error>> {
     let threads = NonZeroUsize::new(threads).ok_or("no threads")?;
-    let config = |chunk_policy, chunk_size: u8| RootConfig {
-        root_strategy: RootStrategy::Task,
-        chunk_size: NonZeroUsize::MIN.saturating_add(usize::from(chunk_size) - 1),
-        chunk_policy,
-        account_workers: threads,
-        storage_workers: threads,
-        kept_bytes: 0,
+    let size = |size: u8| NonZeroUsize::MIN.saturating_add(usize::from(size) - 1);
+    let proofs = |policy, chunk_size, kept_bytes| {
+        Strategy::Proofs(ProofConfig {
+            policy,
+            chunk_size: size(chunk_size),
+            account_workers: threads,
+            storage_workers: threads,
+            kept_bytes,
+        })
     };
-    let ranges = config(ChunkPolicy::RangeSteal, 60);
-    let warm = RootConfig {
-        kept_bytes: 1 << 30,
-        ..ranges
+    let ranges = |kept_bytes| {
+        Strategy::Ranges(RangeConfig {
+            grain: size(60),
+            threads,
+            kept_bytes,
+        })
     };
-    let parallel = RootConfig {
-        root_strategy: RootStrategy::Parallel,
-        ..ranges
-    };
+    let all = 1 << 30;
     Ok(vec![
-        Contender::new("always", config(ChunkPolicy::Always, 60))?,
-        Contender::new("reth-1.11", config(ChunkPolicy::Reth1_11, 60))?,
-        Contender::new("reth-2.5", config(ChunkPolicy::Reth2_5, 5))?,
-        Contender::new("reth-2.5", config(ChunkPolicy::Reth2_5, 60))?,
-        Contender::new("range-steal cold", ranges)?,
-        Contender::new("range-steal warm", warm)?,
-        Contender::new("parallel", parallel)?,
+        Contender::new("always 60 cold", proofs(ChunkPolicy::Always, 60, 0))?,
+        Contender::new("always 60 warm", proofs(ChunkPolicy::Always, 60, all))?,
+        Contender::new("reth-1.11 60 warm", proofs(ChunkPolicy::Reth1_11, 60, all))?,
+        Contender::new("reth-2.5 5 warm", proofs(ChunkPolicy::Reth2_5, 5, all))?,
+        Contender::new("reth-2.5 60 warm", proofs(ChunkPolicy::Reth2_5, 60, all))?,
+        Contender::new("range-steal cold", ranges(0))?,
+        Contender::new("range-steal warm", ranges(all))?,
+        Contender::new("parallel", Strategy::Late(LateRoot::Parallel(threads)))?,
     ])
 }
 

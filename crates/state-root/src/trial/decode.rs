@@ -7,8 +7,7 @@ use super::{Block, Step, Trial};
 use crate::{
     chunk::ChunkPolicy,
     nibbles::KEY_LEN,
-    root::RootConfig,
-    strategy::RootStrategy,
+    strategy::{LateRoot, ProofConfig, RangeConfig, Strategy},
     updates::{Account, HashedChange},
 };
 use alloy_primitives::{B256, U256, keccak256};
@@ -17,14 +16,11 @@ use std::num::NonZeroUsize;
 /// Changes in one script: what a fuzzer's input cannot exceed, so that runs stay short.
 const MAX_CHANGES: usize = 400;
 
-/// The strategies that know a root only after execution.
-const LATE: [RootStrategy; 2] = [RootStrategy::Parallel, RootStrategy::Serial];
-
 impl Trial {
     /// The script that `bytes` spell. Where they end, the script ends.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let mut bytes = Bytes(bytes);
-        let config = bytes.config();
+        let strategy = bytes.strategy();
         let mut steps = Vec::new();
         let mut room = MAX_CHANGES;
         while room > 0
@@ -35,7 +31,7 @@ impl Trial {
                 _ => Step::Block(bytes.block(kind, &mut room)),
             });
         }
-        Self { config, steps }
+        Self { strategy, steps }
     }
 }
 
@@ -54,22 +50,27 @@ impl Bytes<'_> {
         self.take().unwrap_or(0)
     }
 
-    fn config(&mut self) -> RootConfig {
+    fn strategy(&mut self) -> Strategy {
         let count = |byte: u8| NonZeroUsize::MIN.saturating_add(usize::from(byte));
-        let way = usize::from(self.byte()) % (ChunkPolicy::ALL.len() + LATE.len());
-        let (chunk_policy, root_strategy) = match ChunkPolicy::ALL.get(way) {
-            Some(policy) => (*policy, RootStrategy::Task),
-            None => (ChunkPolicy::Always, LATE[way - ChunkPolicy::ALL.len()]),
-        };
-        let workers = self.byte();
-        RootConfig {
-            root_strategy,
-            chunk_policy,
-            chunk_size: count(self.byte()),
-            account_workers: count(workers & 7),
-            storage_workers: count(workers >> 3 & 7),
-            // From nothing at all to all of it.
-            kept_bytes: 1 << ((workers >> 6) * 8),
+        let (way, workers, size) = (self.byte(), self.byte(), count(self.byte()));
+        let accounts = count(workers & 7);
+        // From nothing at all to all of it.
+        let kept_bytes = 1 << ((workers >> 6) * 8);
+        match usize::from(way % 6) {
+            rule @ 0..3 => Strategy::Proofs(ProofConfig {
+                policy: ChunkPolicy::ALL[rule],
+                chunk_size: size,
+                account_workers: accounts,
+                storage_workers: count(workers >> 3 & 7),
+                kept_bytes,
+            }),
+            3 => Strategy::Ranges(RangeConfig {
+                grain: size,
+                threads: accounts,
+                kept_bytes,
+            }),
+            4 => Strategy::Late(LateRoot::Parallel(accounts)),
+            _ => Strategy::Late(LateRoot::Serial),
         }
     }
 

@@ -25,7 +25,8 @@ use crate::{
     error::RootError,
     mem::{MemSource, MemState},
     reference::{self, PrefixSets},
-    root::{RootConfig, RootJob, RootOutcome, RootPool},
+    root::{RootJob, RootOutcome, RootPool},
+    strategy::Strategy,
     updates::{HashedChange, HashedState, TrieUpdates},
 };
 use alloy_primitives::B256;
@@ -39,7 +40,7 @@ const REST: Duration = Duration::from_micros(50);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trial {
     /// The pipeline.
-    pub config: RootConfig,
+    pub strategy: Strategy,
     /// What happens, beginning with a state without accounts.
     pub steps: Vec<Step>,
 }
@@ -105,7 +106,7 @@ type Rooted = (Arc<MemState>, B256);
 impl Trial {
     /// Runs the script to its end, or to the first failure or difference.
     pub fn run(&self) -> Result<(), TrialError> {
-        let pool = RootPool::new(self.config).map_err(TrialError::Start)?;
+        let pool = RootPool::new(self.strategy).map_err(TrialError::Start)?;
         let empty = MemState::from_leaves(Default::default(), Default::default());
         let (empty, root) = empty.map_err(|source| TrialError::Serial { step: 0, source })?;
         let mut chain = vec![(Arc::new(empty), root)];

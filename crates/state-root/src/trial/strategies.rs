@@ -4,8 +4,7 @@ use super::{Block, Step, Trial};
 use crate::{
     chunk::ChunkPolicy,
     nibbles::KEY_LEN,
-    root::RootConfig,
-    strategy::RootStrategy,
+    strategy::{LateRoot, ProofConfig, RangeConfig},
     updates::{Account, HashedChange},
 };
 use alloy_primitives::{B256, U256, keccak256};
@@ -16,34 +15,31 @@ pub(crate) fn count(count: usize) -> NonZeroUsize {
     NonZeroUsize::new(count).unwrap()
 }
 
-pub(crate) fn any_config() -> impl Strategy<Value = RootConfig> {
+pub(crate) fn any_strategy() -> impl Strategy<Value = crate::Strategy> {
     let size = prop_oneof![
         2 => 1..8_usize,
         1 => 8..300_usize,
         1 => prop_oneof![Just(301_usize), Just(1_000), Just(100_000)],
     ];
-    let policy = prop_oneof![
-        1 => 0..ChunkPolicy::ALL.len(),
-        1 => Just(ChunkPolicy::ALL.len() - 1),
-    ];
-    let strategy = prop_oneof![
-        6 => Just(RootStrategy::Task),
-        1 => Just(RootStrategy::Parallel),
-        1 => Just(RootStrategy::Serial),
-    ];
     // Nothing is kept, a part of the tries, or all of them.
     let kept_bytes = prop_oneof![Just(0_usize), 1_000..100_000_usize, Just(1 << 30)];
     let workers = (1..=8_usize, 1..=8_usize);
-    (strategy, size, policy, workers, kept_bytes).prop_map(
-        |(root_strategy, size, policy, (accounts, storages), kept_bytes)| RootConfig {
-            root_strategy,
+    (0..8_usize, size, workers, kept_bytes).prop_map(|(way, size, workers, kept_bytes)| match way {
+        0..3 => crate::Strategy::Proofs(ProofConfig {
+            policy: ChunkPolicy::ALL[way],
             chunk_size: count(size),
-            chunk_policy: ChunkPolicy::ALL[policy],
-            account_workers: count(accounts),
-            storage_workers: count(storages),
+            account_workers: count(workers.0),
+            storage_workers: count(workers.1),
             kept_bytes,
-        },
-    )
+        }),
+        3..6 => crate::Strategy::Ranges(RangeConfig {
+            grain: count(size),
+            threads: count(workers.0),
+            kept_bytes,
+        }),
+        6 => crate::Strategy::Late(LateRoot::Parallel(count(workers.0))),
+        _ => crate::Strategy::Late(LateRoot::Serial),
+    })
 }
 
 /// `pattern` with some nibbles replaced.
@@ -151,7 +147,7 @@ pub(crate) fn trial_of(
         5 => blocks_of(changes).prop_map(Step::Block),
         1 => (0..4_usize).prop_map(Step::Back),
     ];
-    (any_config(), vec(step, 1..8)).prop_map(|(config, steps)| Trial { config, steps })
+    (any_strategy(), vec(step, 1..8)).prop_map(|(strategy, steps)| Trial { strategy, steps })
 }
 
 pub(crate) fn any_trial() -> impl Strategy<Value = Trial> {

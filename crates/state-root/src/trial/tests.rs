@@ -1,7 +1,11 @@
 //! Trials drawn at random, and the shapes that chance would take long to find.
 
 use super::{strategies::*, *};
-use crate::{chunk::ChunkPolicy, strategy::RootStrategy, updates::Account};
+use crate::{
+    chunk::ChunkPolicy,
+    strategy::{LateRoot, ProofConfig, RangeConfig, Strategy},
+    updates::Account,
+};
 use alloy_primitives::{B256, U256, keccak256};
 use proptest::{collection::vec, prelude::*};
 
@@ -29,22 +33,31 @@ proptest! {
     }
 }
 
-/// Proof workers, ranges that keep everything or nothing, and all of it after execution.
-fn configs(chunk_size: usize, workers: usize) -> [RootConfig; 4] {
-    let ways = [
-        (RootStrategy::Task, ChunkPolicy::Always, 0),
-        (RootStrategy::Task, ChunkPolicy::RangeSteal, 0),
-        (RootStrategy::Task, ChunkPolicy::RangeSteal, 1 << 30),
-        (RootStrategy::Parallel, ChunkPolicy::Always, 0),
-    ];
-    ways.map(|(root_strategy, chunk_policy, kept_bytes)| RootConfig {
-        root_strategy,
-        chunk_size: count(chunk_size),
-        chunk_policy,
-        account_workers: count(workers),
-        storage_workers: count(workers),
-        kept_bytes,
-    })
+/// Proofs and ranges, keeping everything or nothing, and all of it after execution.
+fn all_strategies(size: usize, workers: usize) -> Vec<Strategy> {
+    let (size, workers) = (count(size), count(workers));
+    let keeping = |kept_bytes| {
+        [
+            Strategy::Proofs(ProofConfig {
+                policy: ChunkPolicy::Always,
+                chunk_size: size,
+                account_workers: workers,
+                storage_workers: workers,
+                kept_bytes,
+            }),
+            Strategy::Ranges(RangeConfig {
+                grain: size,
+                threads: workers,
+                kept_bytes,
+            }),
+        ]
+    };
+    let late = [Strategy::Late(LateRoot::Parallel(workers))];
+    [0, 1 << 30]
+        .into_iter()
+        .flat_map(keeping)
+        .chain(late)
+        .collect()
 }
 
 fn block(changes: Vec<HashedChange>) -> Step {
@@ -87,9 +100,9 @@ fn wiped(change: HashedChange) -> HashedChange {
 fn check_blocks(blocks: Vec<Vec<HashedChange>>) {
     let mut steps: Vec<_> = blocks.into_iter().map(block).collect();
     steps.extend([Step::Back(1), steps[steps.len() - 1].clone()]);
-    for config in [1, 2, 100_000].map(|size| configs(size, 2)).concat() {
+    for strategy in [1, 2, 100_000].map(|size| all_strategies(size, 2)).concat() {
         let steps = steps.clone();
-        check(&Trial { config, steps });
+        check(&Trial { strategy, steps });
     }
 }
 
@@ -260,8 +273,8 @@ fn thousands_of_small_contracts() {
     let some = (0..3_000)
         .step_by(3)
         .map(|seed| change(address(seed), 2, slots(3, seed % 2)));
-    for config in [7, 100_000].map(|size| configs(size, 8)).concat() {
+    for strategy in [7, 100_000].map(|size| all_strategies(size, 8)).concat() {
         let steps = vec![block(all.clone().collect()), block(some.clone().collect())];
-        check(&Trial { config, steps });
+        check(&Trial { strategy, steps });
     }
 }

@@ -5,16 +5,15 @@ use super::{
     encode::{encode_accounts, encode_slots},
     found::{Found, Lane, StorageChanges},
     node::{AccountContent, BoxedAccount, Content, Slot},
-    read::{Contents, Manner, ReadNodes, Reader},
+    read::{Contents, Manner, ReadNodes, Reader, storage_root},
     region::Region,
+    rlp::Scratch,
     walk::{Pass, Work},
 };
 use crate::{
     chunk::Target,
     cursor::{StateSource, StateView},
     error::RootError,
-    proof::storage_root,
-    sparse::Scratch,
     updates::Account,
 };
 use alloy_primitives::{B256, U256};
@@ -225,7 +224,7 @@ impl Kind for BoxedAccount {
 }
 
 /// An account with this storage root.
-fn with_root(account: &Account, storage_root: B256) -> TrieAccount {
+pub(super) fn with_root(account: &Account, storage_root: B256) -> TrieAccount {
     TrieAccount::new(
         account.nonce,
         account.balance,

@@ -10,7 +10,7 @@ const HASH_RLP: usize = 1 + B256::len_bytes();
 /// A node's hash as RLP, or the node's own RLP when that is shorter than a hash. Empty when nothing
 /// is known. Like [`alloy_trie::nodes::RlpNode`], in 34 bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ChildRef {
+pub(super) struct ChildRef {
     /// Zeros after the RLP.
     bytes: [u8; HASH_RLP],
     len: u8,
@@ -18,7 +18,7 @@ pub(crate) struct ChildRef {
 
 impl ChildRef {
     /// The reference to a node whose RLP this is.
-    pub(crate) fn to_node(rlp: &[u8]) -> Self {
+    pub(super) fn to_node(rlp: &[u8]) -> Self {
         if rlp.len() >= B256::len_bytes() {
             return Self::to_hash(&keccak256(rlp));
         }
@@ -31,7 +31,7 @@ impl ChildRef {
     }
 
     /// The reference to a node of which this is the hash.
-    pub(crate) fn to_hash(hash: &B256) -> Self {
+    pub(super) fn to_hash(hash: &B256) -> Self {
         let mut bytes = [0; HASH_RLP];
         bytes[0] = EMPTY_STRING_CODE + B256::len_bytes() as u8;
         bytes[1..].copy_from_slice(hash.as_slice());
@@ -42,17 +42,17 @@ impl ChildRef {
     }
 
     /// Whether it holds a hash.
-    pub(crate) fn is_hash(&self) -> bool {
+    pub(super) fn is_hash(&self) -> bool {
         usize::from(self.len) == HASH_RLP
     }
 
     /// The hash, if it holds one.
-    pub(crate) fn hash(&self) -> Option<B256> {
+    pub(super) fn hash(&self) -> Option<B256> {
         self.is_hash().then(|| B256::from_slice(&self.bytes[1..]))
     }
 
     /// The hash of the node, which is hashed however short it is: as a root is.
-    pub(crate) fn root_hash(&self) -> B256 {
+    pub(super) fn root_hash(&self) -> B256 {
         self.hash().unwrap_or_else(|| keccak256(&**self))
     }
 }

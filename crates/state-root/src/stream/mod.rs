@@ -1,33 +1,37 @@
-//! The `range-steal` strategy: nodes kept across blocks, work cut into ranges of keys.
+//! The root beside execution: one trie in memory, kept across blocks, and two ways of finding out
+//! what it lacks.
 //!
 //! ```text
-//!  executing thread           one of the pool's threads                     its other threads
-//!  ----------------           -------------------------                     -----------------
+//!  executing thread           one of the pool's threads                     others
+//!  ----------------           -------------------------                     ------
 //!  prepare(parent) ─────────▶ (nothing runs yet, nothing is waited for)
 //!  update(changes) ─queue───▶ take the kept trie of the parent, or a stub
 //!                             hash keys, look for unknown paths
-//!                             reveal them ═══ range ══════════════════════▶ take the other half
+//!    proofs:                  cut them into chunks ─────────────────────────▶ workers read each,
+//!                             put in what they read ◀──────────queue──────── beside each other
+//!    ranges:                  reveal them ═══ range ═══════════════════════▶ take the other half
 //!                               ║               nobody else looks below it    of a range, open a
-//!                               ╚═ range ═ cut again above the grain ═════▶   view, read, go on
+//!                               ╚═ range ═ cut again above the grain ══════▶  view, read, go on
 //!  update(changes) ─queue───▶ … until the queue is empty; then the thread is free
-//!  end() ───────────queue───▶ change leaves and hash, by ranges in the same way
+//!  end() ───────────queue───▶ once nothing is awaited: change leaves and hash, by ranges
 //!  (other work of the block)
 //!  wait() ◀─────outcome────── keep the trie; answer; then trim what is kept
 //!  drop ────────────cancel──▶ put the trie back, if nothing was changed in it
 //! ```
 //!
-//! There is no thread for a block: whoever puts a message into an idle queue asks the pool to
+//! There is no thread for a block: whoever puts something into an idle queue asks the pool to
 //! drive it, and the driver stops when the queue is empty. No thread waits for another's range
 //! either: one that needs the second half of a range works on other ranges until it is done. The
 //! one wait is that of a block's first message for the trimming of what its parent left.
 //!
-//! A range is a subtree and the sorted changes below it ([`walk`]). Its owner reads what it lacks in
+//! With proofs ([`proofs`]), what is queued when the driver looks is a batch, which is cut by reth's
+//! rules. A range is a subtree and the sorted changes below it ([`walk`]). Its owner reads what it lacks in
 //! one walk through one view, which is open only meanwhile, straight into nodes ([`read`]); what lies
 //! above is in memory since before the range was cut, so it is never read twice. Ranges are cut where
-//! they stand for more leaves than the grain, for which the chunk size is taken (beside execution than
-//! two grains), and while there are not enough of them for the threads; storage tries are cut like the
-//! account trie, in which they hang. What has changed in a range is hashed level by level
-//! ([`mod@encode`]), so that many nodes share the lanes of one permutation.
+//! they stand for more leaves than the grain (beside execution than two grains), and while there are
+//! not enough of them for the threads; storage tries are cut like the account trie, in which they
+//! hang. What has changed in a range is hashed level by level ([`mod@encode`]), so that many nodes
+//! share the lanes of one permutation.
 //!
 //! A trie is a tree that is changed in place ([`node`]) and passed on from block to block
 //! ([`kept`]). A node depends on nothing but the leaves below it, so what is kept under a root is
@@ -35,32 +39,39 @@
 
 mod branch;
 mod change;
+mod child_ref;
 mod encode;
 mod found;
 mod kept;
+#[cfg(test)]
+mod kept_tests;
 mod kind;
 mod node;
+mod proofs;
 mod read;
 mod region;
+mod reveal;
+mod rlp;
 #[cfg(test)]
 mod tests;
+mod unknown;
 mod walk;
 
 use crate::{
     cursor::StateSource,
-    error::RootError,
-    hash::{ChangedLeaves, KeyHasher, NewKey},
-    pool::catch_panic,
+    error::{RootError, catch_panic},
+    hash::{ChangedLeaves, KeyHasher},
     root::{Message, RootCounters, RootOutcome},
-    updates::{HashedChange, HashedState, TrieUpdates},
+    strategy::{ProofConfig, RangeConfig},
+    updates::{HashedChange, TrieUpdates},
 };
 use alloy_primitives::{B256, map::B256Map};
-use alloy_trie::EMPTY_ROOT_HASH;
-use change::{AccountChange, Keyed, SlotChange, changes_of};
+use change::{AccountChange, Keyed, changes_of};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use found::{Found, Lane};
 use kept::Kept;
 use node::{BoxedAccount, Slot};
+use proofs::{Answer, ProofPool, Proofs};
 use std::{
     fmt, io,
     num::NonZeroUsize,
@@ -71,28 +82,30 @@ use std::{
 };
 use threads::Threads;
 use tracing::{Span, debug_span, field};
+use unknown::{Known, NewKeys, Unknown};
 use walk::{Pass, Work};
 
 /// How many grains a range stands for, at least, that is cut beside execution: another thread that
 /// takes a part of it takes a processor from execution.
 const GRAINS_BESIDE_EXECUTION: usize = 2;
 
-/// How many threads work, and on how much.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RangeConfig {
-    pub(crate) grain: NonZeroUsize,
-    /// Threads at work beside execution; at the end one more.
-    pub(crate) threads: NonZeroUsize,
-    /// Memory of the nodes kept across blocks, in bytes.
-    pub(crate) kept_bytes: usize,
-}
+/// Changed leaves below which a range is not cut when proofs are in: as many as reth 2.x hashes on one
+/// thread, whatever the chunk size.
+const HASHED_TOGETHER: usize = 64;
 
-/// Threads, and the nodes they keep.
+/// Threads, the nodes they keep, and how they find out what they do not know.
 #[derive(Debug)]
-pub(crate) struct RangePool {
-    config: RangeConfig,
+pub(crate) struct StreamPool<S: StateSource> {
+    finding: Finding<S>,
+    kept_bytes: usize,
     threads: Threads,
     shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+enum Finding<S: StateSource> {
+    Proofs(ProofPool<S>),
+    Ranges(RangeConfig),
 }
 
 /// What blocks have in common.
@@ -104,33 +117,42 @@ struct Shared {
     driver_left: Condvar,
 }
 
-impl RangePool {
-    pub(crate) fn new(config: RangeConfig) -> io::Result<Self> {
+impl<S: StateSource> StreamPool<S> {
+    pub(crate) fn ranges(config: RangeConfig) -> io::Result<Self> {
         // One more takes the place of the executing thread, which waits at the end.
         let count = config.threads.saturating_add(1);
         Ok(Self {
-            config,
+            finding: Finding::Ranges(config),
+            kept_bytes: config.kept_bytes,
             threads: Threads::start("root-range", count)?,
             shared: Arc::default(),
         })
     }
 
-    /// Leaves below which a range is not cut beside execution. A single thread cuts nothing, since
-    /// there is no processor for another one, and several cut less finely than at the end.
-    fn grain_beside_execution(&self) -> usize {
-        let grains = match self.config.threads.get() {
-            1 => usize::MAX,
-            _ => GRAINS_BESIDE_EXECUTION,
-        };
-        self.config.grain.get().saturating_mul(grains)
+    pub(crate) fn proofs(config: ProofConfig) -> io::Result<Self> {
+        Ok(Self {
+            finding: Finding::Proofs(ProofPool::new(config)?),
+            kept_bytes: config.kept_bytes,
+            threads: Threads::start("sparse-trie", config.account_workers)?,
+            shared: Arc::default(),
+        })
     }
 
-    pub(crate) fn prepare<S: StateSource>(&self, source: Arc<S>, parent_root: B256) -> RangeJob {
+    /// Proof workers take part in one block after the other, in the order in which they were
+    /// prepared.
+    pub(crate) fn prepare(&self, source: Arc<S>, parent_root: B256) -> StreamJob {
         let (outcome, awaited_outcome) = bounded(1);
-        let block = Block {
+        let grains = match &self.finding {
+            Finding::Proofs(_) => Grains {
+                beside_execution: usize::MAX,
+                at_the_end: HASHED_TOGETHER,
+            },
+            Finding::Ranges(config) => Grains::of(config),
+        };
+        let block = Arc::new(Block {
             shared: Arc::clone(&self.shared),
-            config: self.config,
-            grain_beside_execution: self.grain_beside_execution(),
+            kept_bytes: self.kept_bytes,
+            grains,
             parent_root,
             span: Span::current(),
             work: Arc::new(Work {
@@ -143,15 +165,43 @@ impl RangePool {
             queue: Mutex::default(),
             running: Mutex::default(),
             outcome,
-        };
-        RangeJob {
-            driver: Arc::new(Arc::new(block)),
+        });
+        if let Finding::Proofs(pool) = &self.finding {
+            lock(&block.running).proofs = Some(pool.begin(&block));
+        }
+        StreamJob {
+            driver: block,
             outcome: awaited_outcome,
         }
     }
 }
 
-impl Drop for RangePool {
+/// Leaves below which a range is not cut.
+#[derive(Debug, Clone, Copy)]
+struct Grains {
+    beside_execution: usize,
+    at_the_end: usize,
+}
+
+impl Grains {
+    /// A single thread cuts nothing beside execution, since there is no processor for another one, and
+    /// several cut less finely than at the end.
+    fn of(config: &RangeConfig) -> Self {
+        let grain = config.grain.get();
+        let is_alone = config.threads == NonZeroUsize::MIN;
+        let beside_execution = if is_alone {
+            usize::MAX
+        } else {
+            grain.saturating_mul(GRAINS_BESIDE_EXECUTION)
+        };
+        Self {
+            beside_execution,
+            at_the_end: grain,
+        }
+    }
+}
+
+impl<S: StateSource> Drop for StreamPool<S> {
     /// Waits for the drivers: what they read through must be closed when the pool is gone.
     fn drop(&mut self) {
         let mut drivers = lock(&self.shared.drivers);
@@ -163,20 +213,20 @@ impl Drop for RangePool {
 }
 
 /// The state root of one block in the making. Dropping it cancels the work.
-pub(crate) struct RangeJob {
+pub(crate) struct StreamJob {
     driver: Arc<dyn Driver>,
     outcome: Receiver<Result<RootOutcome, RootError>>,
 }
 
-impl fmt::Debug for RangeJob {
+impl fmt::Debug for StreamJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RangeJob").finish_non_exhaustive()
+        f.debug_struct("StreamJob").finish_non_exhaustive()
     }
 }
 
-impl RangeJob {
+impl StreamJob {
     pub(crate) fn send(&self, message: Message) {
-        self.driver.send(message);
+        Arc::clone(&self.driver).put(Input::Sent(message));
     }
 
     pub(crate) fn end(&self) {
@@ -188,7 +238,7 @@ impl RangeJob {
     }
 }
 
-impl Drop for RangeJob {
+impl Drop for StreamJob {
     fn drop(&mut self) {
         self.driver.cancel();
     }
@@ -196,15 +246,28 @@ impl Drop for RangeJob {
 
 /// A block's work, whatever its state is read from.
 trait Driver: Send + Sync {
-    fn send(&self, message: Message);
+    /// Puts something into the queue, and has a thread of the pool drive it if none does.
+    fn put(self: Arc<Self>, input: Input);
     fn cancel(&self);
 }
 
+/// What a block's driver works on.
+#[derive(Debug)]
+enum Input {
+    /// By whoever executes.
+    Sent(Message),
+    /// By a proof worker.
+    Proven(Answer),
+    /// A proof worker cannot go on.
+    Failed(RootError),
+}
+
 /// One block.
+#[derive(Debug)]
 struct Block<S> {
     shared: Arc<Shared>,
-    config: RangeConfig,
-    grain_beside_execution: usize,
+    kept_bytes: usize,
+    grains: Grains,
     parent_root: B256,
     /// What the spans of the work belong to.
     span: Span,
@@ -217,7 +280,7 @@ struct Block<S> {
 
 #[derive(Debug, Default)]
 struct Queue {
-    messages: Vec<Message>,
+    inputs: Vec<Input>,
     has_driver: bool,
 }
 
@@ -225,9 +288,13 @@ struct Queue {
 #[derive(Debug, Default)]
 struct Running {
     stage: Stage,
+    /// Whether all changes have come.
+    is_ended: bool,
     trie: Slot<BoxedAccount>,
     hasher: KeyHasher,
     leaves: ChangedLeaves,
+    /// What is asked of proof workers, if they find out what is unknown. Dropping it sends them away.
+    proofs: Option<Proofs>,
     counters: RootCounters,
 }
 
@@ -243,14 +310,40 @@ enum Stage {
     Changes,
 }
 
-impl<S: StateSource> Driver for Arc<Block<S>> {
-    fn send(&self, message: Message) {
+impl Running {
+    fn push(&mut self, changes: Vec<HashedChange>, new_keys: &mut NewKeys) {
+        for change in changes {
+            self.leaves.push(change, |key| new_keys.push(key));
+        }
+    }
+
+    /// Those of some keys whose paths are unknown.
+    fn unknown(&mut self, keys: NewKeys) -> Unknown {
+        let nothing = B256Map::default();
+        let known = Known {
+            trie: &self.trie,
+            ahead: self
+                .proofs
+                .as_ref()
+                .map_or(&nothing, |proofs| &proofs.ahead),
+        };
+        keys.unknown(known, &self.leaves, &mut self.counters)
+    }
+
+    /// Whether nothing is left but to change leaves and to hash.
+    fn is_complete(&self) -> bool {
+        self.is_ended && self.proofs.as_ref().is_none_or(Proofs::are_in)
+    }
+}
+
+impl<S: StateSource> Driver for Block<S> {
+    fn put(self: Arc<Self>, input: Input) {
         let mut queue = lock(&self.queue);
-        queue.messages.push(message);
+        queue.inputs.push(input);
         if !std::mem::replace(&mut queue.has_driver, true) {
             drop(queue);
             *lock(&self.shared.drivers) += 1;
-            let block = Self::clone(self);
+            let block = Arc::clone(&self);
             self.work.threads.spawn(move || block.drive());
         }
     }
@@ -265,16 +358,16 @@ impl<S: StateSource> Block<S> {
     fn drive(self: Arc<Self>) {
         let shared = Arc::clone(&self.shared);
         loop {
-            let messages = {
+            let inputs = {
                 let mut queue = lock(&self.queue);
-                let messages = std::mem::take(&mut queue.messages);
-                queue.has_driver = !messages.is_empty();
-                messages
+                let inputs = std::mem::take(&mut queue.inputs);
+                queue.has_driver = !inputs.is_empty();
+                inputs
             };
-            if messages.is_empty() {
+            if inputs.is_empty() {
                 break;
             }
-            self.work_on(messages);
+            self.work_on(inputs);
         }
         // Nothing is read through the block's source when the pool has seen its driver leave.
         drop(self);
@@ -282,8 +375,8 @@ impl<S: StateSource> Block<S> {
         shared.driver_left.notify_all();
     }
 
-    /// Takes in messages; a failure, even a panic, ends the block but not the thread.
-    fn work_on(&self, messages: Vec<Message>) {
+    /// Takes in what has come; a failure, even a panic, ends the block but not the thread.
+    fn work_on(&self, inputs: Vec<Input>) {
         if self.work.cancelled.load(Ordering::Relaxed) {
             return;
         }
@@ -294,7 +387,7 @@ impl<S: StateSource> Block<S> {
             running.trie = trie;
             running.stage = Stage::Reads;
         }
-        match catch_panic(|| self.receive(&mut running, messages)) {
+        match catch_panic(|| self.receive(&mut running, inputs)) {
             Ok(None) => {}
             Ok(Some(outcome)) => {
                 let trie = std::mem::take(&mut running.trie);
@@ -303,12 +396,13 @@ impl<S: StateSource> Block<S> {
                 kept.keep(outcome.root.unwrap_or(self.parent_root), trie);
                 // Nobody waits when the job was dropped.
                 let _ = self.outcome.send(Ok(outcome));
-                kept.trim(self.config.kept_bytes);
+                kept.trim(self.kept_bytes);
             }
             Err(error) => {
                 if !matches!(error, RootError::Cancelled) {
                     running.stage = Stage::Changes;
                 }
+                running.proofs = None;
                 self.work.cancelled.store(true, Ordering::Relaxed);
                 let _ = self.outcome.send(Err(error));
             }
@@ -318,37 +412,77 @@ impl<S: StateSource> Block<S> {
     fn receive(
         &self,
         running: &mut Running,
-        messages: Vec<Message>,
+        inputs: Vec<Input>,
     ) -> Result<Option<RootOutcome>, RootError> {
         let mut new_keys = NewKeys::default();
-        let mut finished = false;
-        for message in messages {
-            let changes: Vec<HashedChange> = match message {
-                Message::Changes(changes) => running.hasher.hash_all(&changes),
-                Message::Hashed(changes) => changes,
-                Message::Finish => {
-                    finished = true;
-                    break;
+        for input in inputs {
+            match input {
+                Input::Sent(Message::Changes(changes)) => {
+                    let changes = running.hasher.hash_all(&changes);
+                    running.push(changes, &mut new_keys);
                 }
-            };
-            for change in changes {
-                running.leaves.push(change, |key| new_keys.push(key));
+                Input::Sent(Message::Hashed(changes)) => running.push(changes, &mut new_keys),
+                Input::Sent(Message::Finish) => running.is_ended = true,
+                Input::Proven(answer) => self.reveal(running, answer)?,
+                Input::Failed(error) => return Err(error),
             }
         }
-        if finished {
-            let leaves = std::mem::take(&mut running.leaves);
-            let unknown = count_blind(running, &leaves, new_keys);
-            let outcome = self.finish(running, leaves.into_sorted(), &unknown)?;
-            return Ok(Some(outcome));
+        let unknown = running.unknown(new_keys);
+        if running.proofs.is_some() {
+            self.ask(running, unknown);
+            if running.is_complete() {
+                return self.finish(running, &[]).map(Some);
+            }
+            return Ok(None);
         }
-        let leaves = std::mem::take(&mut running.leaves);
-        let unknown = count_blind(running, &leaves, new_keys);
-        running.leaves = leaves;
-        if !unknown.is_empty() {
+        let changes = unknown.into_changes();
+        if running.is_complete() {
+            return self.finish(running, &changes).map(Some);
+        }
+        if !changes.is_empty() {
             running.counters.batches += 1;
-            self.pass(running, unknown, false)?;
+            self.range_pass(running, changes, false)?;
         }
         Ok(None)
+    }
+
+    /// Asks proof workers for what is unknown.
+    fn ask(&self, running: &mut Running, unknown: Unknown) {
+        if let Some(proofs) = &mut running.proofs
+            && !unknown.is_empty()
+        {
+            let known = Known {
+                trie: &running.trie,
+                ahead: &proofs.ahead,
+            };
+            let batch = unknown.into_batch(known);
+            proofs.dispatch(batch, &mut running.counters);
+        }
+    }
+
+    /// Puts in what a proof worker has read.
+    fn reveal(&self, running: &mut Running, answer: Answer) -> Result<(), RootError> {
+        let epoch = self.work.epoch();
+        let Some(proofs) = &mut running.proofs else {
+            return Ok(());
+        };
+        running.counters.nodes_revealed += answer.nodes();
+        running.counters.nodes_reread += proofs.reveal(answer, &mut running.trie, epoch)?;
+        Ok(())
+    }
+
+    /// One pass over the trie that counts as a batch of ranges.
+    fn range_pass(
+        &self,
+        running: &mut Running,
+        changes: Vec<Keyed<AccountChange>>,
+        hashes: bool,
+    ) -> Result<Found, RootError> {
+        let found = self.pass(running, changes, hashes)?;
+        let counters = &mut running.counters;
+        counters.jobs += found.ranges;
+        counters.unsplit_batches += u64::from(found.ranges == 1);
+        Ok(found)
     }
 
     /// One pass over the trie, which hashes what has changed or only reads.
@@ -373,9 +507,9 @@ impl<S: StateSource> Block<S> {
             trie: (),
             hashes,
             grain: if hashes {
-                self.config.grain.get()
+                self.grains.at_the_end
             } else {
-                self.grain_beside_execution
+                self.grains.beside_execution
             },
         };
         let mut lane = Lane::default();
@@ -384,21 +518,22 @@ impl<S: StateSource> Block<S> {
         found.ranges += 1;
         span.record("chunks", found.ranges);
         let counters = &mut running.counters;
-        counters.jobs += found.ranges;
-        counters.unsplit_batches += u64::from(found.ranges == 1);
         counters.nodes_revealed += found.nodes_revealed;
         counters.nodes_hashed += found.nodes_hashed;
         counters.longest_chain += found.longest_chain;
         Ok(found)
     }
 
+    /// Changes the leaves and hashes. `unknown` are those whose paths are not known yet.
     fn finish(
         &self,
         running: &mut Running,
-        hashed_state: HashedState,
         unknown: &[Keyed<AccountChange>],
     ) -> Result<RootOutcome, RootError> {
+        let hashed_state = std::mem::take(&mut running.leaves).into_sorted();
         let changes = changes_of(&hashed_state, unknown);
+        // The workers drop their views while the root is hashed.
+        let proofs = running.proofs.take();
         if changes.is_empty() {
             return Ok(RootOutcome {
                 root: Some(self.parent_root),
@@ -407,9 +542,18 @@ impl<S: StateSource> Block<S> {
                 counters: running.counters,
             });
         }
-        running.counters.batches += 1;
         running.stage = Stage::Changes;
-        let mut found = self.pass(running, changes, true)?;
+        let mut found = match proofs {
+            Some(proofs) => {
+                running.counters.longest_chain += proofs.largest;
+                drop(proofs);
+                self.pass(running, changes, true)?
+            }
+            None => {
+                running.counters.batches += 1;
+                self.range_pass(running, changes, true)?
+            }
+        };
         Ok(RootOutcome {
             root: Some(running.trie.root_hash()),
             hashed_state,
@@ -430,72 +574,9 @@ impl<S> Drop for Block<S> {
         if running.stage == Stage::Reads {
             let mut kept = lock(&self.shared.kept);
             kept.keep(self.parent_root, std::mem::take(&mut running.trie));
-            kept.trim(self.config.kept_bytes);
+            kept.trim(self.kept_bytes);
         }
     }
-}
-
-/// Keys whose first change has been seen.
-#[derive(Debug, Default)]
-struct NewKeys {
-    accounts: Vec<B256>,
-    /// Account and slot.
-    slots: Vec<(B256, B256)>,
-}
-
-impl NewKeys {
-    fn push(&mut self, key: NewKey) {
-        match key {
-            NewKey::Account(address) => self.accounts.push(address),
-            NewKey::Slot(address, slot) => self.slots.push((address, slot)),
-        }
-    }
-}
-
-/// The changes that reveal those of `keys` whose paths are unknown. They are counted as targets.
-fn count_blind(
-    running: &mut Running,
-    leaves: &ChangedLeaves,
-    mut keys: NewKeys,
-) -> Vec<Keyed<AccountChange>> {
-    let mut unknown: B256Map<AccountChange> = B256Map::default();
-    let (trie, counters) = (&running.trie, &mut running.counters);
-    counters.known_paths += (keys.accounts.len() + keys.slots.len()) as u64;
-    trie.blind_among(&keys.accounts, |address| {
-        unknown.entry(*address).or_default();
-        counters.account_targets += 1;
-        counters.known_paths -= 1;
-    });
-    keys.slots.sort_unstable();
-    for of_account in keys.slots.chunk_by(|a, b| a.0 == b.0) {
-        let address = of_account[0].0;
-        if leaves.is_wiped(&address) {
-            continue;
-        }
-        let slots: Vec<_> = of_account.iter().map(|(_, slot)| *slot).collect();
-        let mut blind = Vec::new();
-        let mut find = |slot: &B256| blind.push((*slot, SlotChange::Reveal));
-        match trie.get(&address) {
-            Some(account) => match &account.storage {
-                Some(storage) => storage.blind_among(&slots, find),
-                None if account.account.storage_root == EMPTY_ROOT_HASH => {}
-                None => slots.iter().for_each(&mut find),
-            },
-            None if trie.is_blind(&address) => slots.iter().for_each(&mut find),
-            None => {}
-        }
-        if !blind.is_empty() {
-            counters.storage_targets += blind.len() as u64;
-            counters.known_paths -= blind.len() as u64;
-            unknown.entry(address).or_default().slots = Arc::new(blind);
-        }
-    }
-    let mut unknown: Vec<_> = unknown.into_iter().collect();
-    unknown.sort_unstable_by_key(|(address, _)| *address);
-    for (_, change) in &mut unknown {
-        change.is_unknown = true;
-    }
-    unknown
 }
 
 /// Whoever panicked with a lock held has cancelled its block; what other blocks share is whole.

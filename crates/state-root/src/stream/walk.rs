@@ -19,7 +19,10 @@ use super::{
     node::Slot,
     region::Region,
 };
-use crate::{cursor::StateSource, error::RootError, pool::panicked};
+use crate::{
+    cursor::StateSource,
+    error::{RootError, panicked},
+};
 use std::{
     mem::take,
     ops,

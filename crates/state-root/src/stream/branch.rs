@@ -5,10 +5,14 @@
 //! nothing else. A child has a place only when it is known. So a branch of sixteen children of which
 //! one is known takes little more than sixteen hashes.
 
-use super::node::{Content, Node, Slot};
+use super::{
+    child_ref::ChildRef,
+    node::{Content, Node, Slot},
+    rlp::Encoded,
+};
 use crate::{
+    error::RootError,
     nibbles::{common_prefix, nibble},
-    sparse::{ChildRef, Encoded},
     stored::Masks,
 };
 use alloy_primitives::B256;
@@ -83,6 +87,11 @@ impl Head {
     /// Length of its path in nibbles.
     pub(super) fn depth(&self) -> usize {
         usize::from(self.depth)
+    }
+
+    /// The children that have a place.
+    pub(super) fn placed(&self) -> u16 {
+        self.placed
     }
 
     /// Whether `key` lies below it.
@@ -217,6 +226,30 @@ impl<C: Content> Branch<C> {
             branch.add(nibble, child);
         }
         branch.finish()
+    }
+
+    /// Does something to the child at a nibble, if it has a place, and keeps count of its memory.
+    pub(super) fn at_known<R>(
+        &mut self,
+        nibble: usize,
+        work: impl FnOnce(&mut Node<C>) -> R,
+    ) -> Option<R> {
+        let (child, _) = self.child_mut(nibble)?;
+        let before = child.bytes();
+        let result = work(child);
+        let after = child.bytes();
+        self.head.bytes = self.head.bytes + after - before;
+        Some(result)
+    }
+
+    /// The same with a child that has a place unless the tries contradict each other.
+    pub(super) fn at_place<R>(
+        &mut self,
+        nibble: usize,
+        work: impl FnOnce(&mut Node<C>) -> Result<R, RootError>,
+    ) -> Result<R, RootError> {
+        self.at_known(nibble, work)
+            .unwrap_or(Err(RootError::Inconsistent))
     }
 
     /// Adds up the memory of the subtree.
@@ -400,6 +433,11 @@ impl<C> Branch<C> {
         Some((&mut self.nodes[place], has_ref))
     }
 
+    /// The children that have a place, with their nibbles.
+    pub(super) fn into_places(self) -> impl Iterator<Item = (usize, Node<C>)> {
+        nibbles(self.head.placed).zip(self.nodes)
+    }
+
     /// How its children are referred to, if that is known, with their nibbles.
     pub(super) fn references(&self) -> impl Iterator<Item = (usize, Option<Encoded>)> {
         let there = nibbles(self.head.there);
@@ -473,7 +511,7 @@ impl<C> Branch<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{range::node::Leaf, sparse::BranchEncoder};
+    use crate::stream::{node::Leaf, rlp::BranchEncoder};
     use alloy_primitives::U256;
     use proptest::{collection::btree_map, prelude::*};
     use std::collections::BTreeMap;

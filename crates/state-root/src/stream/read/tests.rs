@@ -1,13 +1,10 @@
-//! What is read is what a proof has.
+//! What is read is what the leaves make.
 
 use super::*;
 use crate::{
     cursor::StateView,
     mem::MemState,
-    nibbles::first_key,
-    proof::{SlotValues, Walk},
-    range::kind::Slots,
-    sparse::{Arena, NodeKind, NodeRef},
+    nibbles::{KEY_LEN, first_key},
     trial::strategies::{any_key, any_value},
 };
 use alloy_primitives::{U256, keccak256};
@@ -62,46 +59,78 @@ fn see(node: &Node<U256>, encoded: Option<Encoded>, seen: &mut Vec<Seen>) {
     }
 }
 
-/// The same of a proof.
-fn see_proof(arena: &Arena<U256>, node: NodeRef, seen: &mut Vec<Seen>) {
-    let encoded = arena.encoded(node).copied();
-    match node.kind() {
-        NodeKind::Empty => {}
-        NodeKind::Stub(_) => seen.push((None, encoded, false)),
-        NodeKind::Leaf(index) => seen.push((Some((arena.leaves[index].key, 64)), encoded, false)),
-        NodeKind::Branch(index) => {
-            let branch = &arena.branches[index];
-            let first = first_key(&branch.key, branch.depth);
-            seen.push((Some((first, branch.depth)), encoded, branch.stored));
-            for (_, child) in branch.live_children() {
-                see_proof(arena, child, seen);
-            }
+/// The same of the trie that leaves make, and how its root is referred to: kept is what lies on the
+/// path of a target.
+fn see_leaves(
+    leaves: &[(B256, U256)],
+    start: usize,
+    targets: &[Target],
+    seen: &mut Vec<Seen>,
+) -> Encoded {
+    let (first, last) = (leaves[0].0, leaves[leaves.len() - 1].0);
+    let depth = common_prefix(&first, &last);
+    let place = seen.len();
+    seen.push((None, None, false));
+    let (path, encoded, stored) = if depth == KEY_LEN {
+        let mut rlp = Vec::new();
+        Scratch::default().write_leaf((&first, start), &leaves[0].1, &mut rlp);
+        (first, Encoded::plain(ChildRef::to_node(&rlp)), false)
+    } else {
+        let mut encoder = BranchEncoder::new();
+        for group in leaves.chunk_by(|(a, _), (b, _)| nibble(a, depth) == nibble(b, depth)) {
+            let here = |target: &&Target| common_prefix(&target.key, &group[0].0) > depth;
+            let below: Vec<_> = targets.iter().filter(here).copied().collect();
+            let child = see_leaves(group, depth + 1, &below, seen);
+            encoder.push(nibble(&group[0].0, depth), &child);
         }
+        let encoded = encoder.finish((&first, depth), start, &mut Scratch::default());
+        let path = first_key(&first, depth);
+        (path, encoded, encoder.is_stored(depth))
+    };
+    if targets.is_empty() {
+        seen.truncate(place + 1);
+        seen[place] = (None, Some(encoded), false);
+    } else {
+        seen[place] = (Some((path, depth)), Some(encoded), stored);
     }
+    encoded
 }
 
-/// Reads as a walk for a proof does.
+/// Reads what is on the paths of targets, and references to all that is beside them.
 fn check(slots: BTreeMap<B256, U256>, targets: &[Target]) -> usize {
+    let present = slots.iter().filter(|(_, value)| !value.is_zero());
+    let present: Vec<_> = present.map(|(key, value)| (*key, *value)).collect();
     let state = contract(slots);
-    let trie = state.storage_trie(B256::ZERO).unwrap();
-    let leaves = state.slots(B256::ZERO).unwrap();
-    let cancelled = AtomicBool::new(false);
-    let walk = Walk::new(trie, leaves, SlotValues, &cancelled);
-    let proof = walk.run(targets).unwrap();
     let (all, nodes) = read(&state, targets, (false, true));
     let mut kept = 0;
-    assert_eq!(all.len(), proof.roots.len());
-    for (read, root) in all.iter().zip(&proof.roots) {
-        assert_eq!((read.key, read.start), (root.key, root.start));
+    for read in &all {
+        let here = |key: &B256| common_prefix(key, &read.key) >= read.start;
+        let leaves: Vec<_> = present
+            .iter()
+            .filter(|(key, _)| here(key))
+            .copied()
+            .collect();
+        let below = targets.iter().filter(|target| here(&target.key));
+        let below: Vec<_> = below.copied().collect();
         let (mut seen, mut expected) = (Vec::new(), Vec::new());
         if !read.slot.is_empty() {
             see(&read.slot.node, read.slot.encoded, &mut seen);
         }
-        see_proof(&proof.arena, root.node, &mut expected);
-        assert_eq!(seen, expected);
-        kept += seen.iter().filter(|(kept, ..)| kept.is_some()).count();
+        if !leaves.is_empty() {
+            see_leaves(&leaves, read.start, &below, &mut expected);
+        }
+        if read.start == 0 && !expected.is_empty() {
+            assert_eq!(seen[0].1, expected[0].1, "the root is known");
+        }
+        compare(seen, &expected);
+        kept += expected.iter().filter(|(kept, ..)| kept.is_some()).count();
     }
     assert_eq!(nodes, kept);
+    let roots: std::collections::BTreeSet<_> = targets
+        .iter()
+        .map(|target| (first_key(&target.key, target.start), target.start))
+        .collect();
+    assert_eq!(all.len(), roots.len());
     // Without its root, kept nodes may lack a reference, and nothing else.
     let (later, nodes_later) = read(&state, targets, (false, false));
     assert_eq!(nodes_later, nodes);
@@ -109,14 +138,22 @@ fn check(slots: BTreeMap<B256, U256>, targets: &[Target]) -> usize {
         let (mut seen, mut expected) = (Vec::new(), Vec::new());
         see(&read.slot.node, None, &mut seen);
         see(&now.slot.node, None, &mut expected);
-        for ((kept, reference, _), (_, expected, _)) in seen.iter_mut().zip(&expected) {
-            if kept.is_some() {
-                *reference = reference.or(*expected);
-            }
-        }
-        assert_eq!(seen, expected);
+        let known = |(seen, ..): &Seen| seen.is_some();
+        assert!(seen.iter().map(known).eq(expected.iter().map(known)));
+        compare(seen, &expected);
     }
     nodes
+}
+
+/// A kept node may lack its reference, which its parent knows.
+#[track_caller]
+fn compare(mut seen: Vec<Seen>, expected: &[Seen]) {
+    for ((kept, reference, _), (_, expected, _)) in seen.iter_mut().zip(expected) {
+        if kept.is_some() {
+            *reference = reference.or(*expected);
+        }
+    }
+    assert_eq!(seen, expected);
 }
 
 /// A few hundred evenly spread slots.
@@ -126,7 +163,7 @@ fn spread() -> BTreeMap<B256, U256> {
 }
 
 #[test]
-fn paths_that_begin_below_the_root_are_read_as_a_proof_does() {
+fn paths_that_begin_below_the_root_are_read() {
     for (step, start) in [(1, 1), (7, 1), (40, 1), (3, 2), (400, 1), (5, 0)] {
         let keys = spread();
         let targets = keys.keys().step_by(step);
@@ -154,7 +191,7 @@ fn a_shallow_walk_stops_at_the_topmost_stored_branches() {
 proptest! {
     /// Keys that crowd, some of them there and some not.
     #[test]
-    fn reads_what_a_proof_has(
+    fn reads_what_the_leaves_make(
         slots in btree_map(any_key(), any_value(), 0..120),
         present in vec(any::<Index>(), 0..40),
         absent in vec(any_key(), 0..20),

@@ -1,30 +1,39 @@
 //! Reading what is unknown straight into the nodes that are kept.
 //!
-//! The walk is that of [`crate::proof`], over the same rows in the same order, but what it makes is
-//! not a proof: a child beside the paths is no more than a reference in its branch. Leaves beside the
-//! paths are hashed together when the walk ends, since their references are needed no sooner than
-//! their branches are encoded.
+//! The walk descends from where each path becomes unknown. A stored branch names the hashes of its
+//! branch children, so a child without a target below it costs nothing; other children, which are
+//! leaves or lead to a branch through an extension, are computed from what is below them. Regions
+//! without a stored branch are small, and built from their leaves.
+//!
+//! A child beside the paths is no more than a reference in its branch. Leaves beside the paths are
+//! hashed together when the walk ends, since their references are needed no sooner than their
+//! branches are encoded.
 
+mod peek;
+mod place;
 #[cfg(test)]
 mod tests;
 
 use super::{
     branch::{Branch, Counts, GrowingBranch},
-    kind::Kind,
+    child_ref::ChildRef,
+    kind::{Kind, Slots},
     node::{Leaf, Node, Slot},
+    rlp::{BranchEncoder, Encoded, Scratch},
 };
 use crate::{
     chunk::Target,
-    cursor::{HashedCursor, TrieCursor},
+    cursor::{HashedCursor, StateView, TrieCursor},
     error::RootError,
     keccak::Inputs,
     nibbles::{common_prefix, nibble},
-    proof::{PeekCursor, Position, below_branch, take_nibble, take_subtree},
-    sparse::{BranchEncoder, ChildRef, Encoded, Scratch},
     stored::StoredBranch,
 };
 use alloy_primitives::B256;
+use alloy_trie::EMPTY_ROOT_HASH;
 use alloy_trie::Nibbles;
+use peek::PeekCursor;
+use place::{Position, below_branch, take_nibble, take_subtree};
 use std::{
     mem::take,
     sync::atomic::{AtomicBool, Ordering},
@@ -56,6 +65,7 @@ pub(super) trait Contents {
 }
 
 /// What was read in the place of a stub.
+#[derive(Debug)]
 pub(super) struct Read<K> {
     /// A key below, and how much of it is the stub's path.
     pub(super) key: B256,
@@ -170,6 +180,11 @@ where
             return Err(RootError::Inconsistent);
         }
         Ok((all, self.nodes))
+    }
+
+    /// The hash of the root, of which nothing is kept.
+    fn root_hash(mut self) -> Result<B256, RootError> {
+        Ok(self.root(&[])?.root_hash())
     }
 
     /// The root node, of which nothing is stored when it is a branch.
@@ -490,6 +505,25 @@ where
         }
         Ok(encoder.finish((first, depth), start, &mut self.scratch))
     }
+}
+
+/// The root of a storage trie, which for most accounts is that of the empty trie.
+pub(super) fn storage_root<V: StateView>(
+    view: &V,
+    hashed_address: B256,
+    cancelled: &AtomicBool,
+) -> Result<B256, RootError> {
+    let mut slots = view.slots(hashed_address)?;
+    if slots.seek(B256::ZERO)?.is_none() {
+        return Ok(EMPTY_ROOT_HASH);
+    }
+    let trie = view.storage_trie(hashed_address)?;
+    let manner = Manner {
+        is_shallow: false,
+        needs_root: true,
+        epoch: 0,
+    };
+    Reader::new(trie, slots, Slots, (manner, cancelled)).root_hash()
 }
 
 /// With how many nibbles targets below a branch at `depth` continue.

@@ -1,14 +1,44 @@
 //! The RLP of trie nodes (yellow paper, appendix D), written without intermediate allocations.
 
-use super::ChildRef;
-use super::arena::{Arena, Branch, Encoded, Leaf, LeafValue};
+use super::child_ref::ChildRef;
 use crate::{
-    nibbles::{KEY_LEN, nibble, path},
-    stored::{Masks, StoredBranch},
+    nibbles::{KEY_LEN, nibble},
+    stored::StoredBranch,
 };
 use alloy_primitives::B256;
-use alloy_rlp::{BufMut, EMPTY_STRING_CODE, Header};
-use alloy_trie::{Nibbles, TrieMask};
+use alloy_rlp::{BufMut, EMPTY_STRING_CODE, Encodable, Header};
+use alloy_trie::Nibbles;
+
+/// What a parent needs to know of a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Encoded {
+    /// The node's hash, or the node itself when its RLP is shorter than 32 bytes.
+    pub(super) rlp: ChildRef,
+    /// Whether it is a branch, without an extension before it, that is referred to by hash.
+    pub(super) hashed_branch: bool,
+    /// Whether it is, or an extension leads to, a branch that is stored.
+    pub(super) stored: bool,
+}
+
+impl Encoded {
+    /// A branch of which a stored branch above names the hash.
+    pub(super) fn branch(hash: &B256, stored: bool) -> Self {
+        Self {
+            rlp: ChildRef::to_hash(hash),
+            hashed_branch: true,
+            stored,
+        }
+    }
+
+    /// A leaf, or anything else no branch is stored below.
+    pub(super) fn plain(rlp: ChildRef) -> Self {
+        Self {
+            rlp,
+            hashed_branch: false,
+            stored: false,
+        }
+    }
+}
 
 /// A hex-prefix encoded path: a flag and up to 64 nibbles.
 struct CompactPath {
@@ -56,33 +86,14 @@ impl CompactPath {
 
 /// Reusable space for encoding.
 #[derive(Debug, Default)]
-pub(crate) struct Scratch {
+pub(super) struct Scratch {
     value: Vec<u8>,
     node: Vec<u8>,
 }
 
 impl Scratch {
-    /// A leaf that begins at nibble `start`.
-    pub(crate) fn leaf<V: LeafValue>(&mut self, leaf: &Leaf<V>, start: usize) -> Encoded {
-        self.leaf_parts(&leaf.key, start, &leaf.value)
-    }
-
-    /// A leaf that begins at nibble `start` of its key.
-    pub(crate) fn leaf_parts<V: LeafValue>(
-        &mut self,
-        key: &B256,
-        start: usize,
-        value: &V,
-    ) -> Encoded {
-        let mut node = std::mem::take(&mut self.node);
-        node.clear();
-        self.write_leaf((key, start), value, &mut node);
-        self.node = node;
-        Encoded::plain(ChildRef::to_node(&self.node))
-    }
-
     /// Appends the RLP of a leaf that begins at nibble `start` of its key.
-    pub(crate) fn write_leaf<V: LeafValue>(
+    pub(super) fn write_leaf<V: Encodable>(
         &mut self,
         (key, start): (&B256, usize),
         value: &V,
@@ -92,18 +103,18 @@ impl Scratch {
         value.encode(&mut self.value);
         let path = CompactPath::new(key, start, KEY_LEN, true);
         let value = self.value.as_slice();
-        let payload_length = path.rlp_len() + alloy_rlp::Encodable::length(&value);
+        let payload_length = path.rlp_len() + Encodable::length(&value);
         Header {
             list: true,
             payload_length,
         }
         .encode(out);
         path.encode(out);
-        alloy_rlp::Encodable::encode(&value, out);
+        Encodable::encode(&value, out);
     }
 
     /// An extension over the nibbles `start..depth` of `key` that leads to a branch.
-    pub(crate) fn extension(
+    pub(super) fn extension(
         &mut self,
         key: &B256,
         start: usize,
@@ -129,7 +140,7 @@ const BRANCH_HEADER: usize = 3;
 
 /// A branch being encoded, child by child in nibble order, with what the database would store.
 #[derive(Debug)]
-pub(crate) struct BranchEncoder {
+pub(super) struct BranchEncoder {
     /// Room for the header, which needs the payload's length, then the payload.
     bytes: [u8; BRANCH_HEADER + 17 * 33],
     len: usize,
@@ -140,7 +151,7 @@ pub(crate) struct BranchEncoder {
 }
 
 impl BranchEncoder {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             bytes: [EMPTY_STRING_CODE; BRANCH_HEADER + 17 * 33],
             len: BRANCH_HEADER,
@@ -152,7 +163,7 @@ impl BranchEncoder {
     }
 
     /// Adds the child at `nibble`, which comes after all added before.
-    pub(crate) fn push(&mut self, nibble: usize, child: &Encoded) {
+    pub(super) fn push(&mut self, nibble: usize, child: &Encoded) {
         // The bytes of absent children are already there: the buffer is made of them.
         self.len += nibble - self.next_nibble;
         self.next_nibble = nibble + 1;
@@ -166,13 +177,13 @@ impl BranchEncoder {
 
     /// Whether the database stores this branch: never the root, and otherwise when a hashed branch
     /// hangs directly below or anything below is stored.
-    pub(crate) fn is_stored(&self, depth: usize) -> bool {
+    pub(super) fn is_stored(&self, depth: usize) -> bool {
         depth > 0 && (self.tree_mask | self.hash_mask) != 0
     }
 
     /// The encoding of the branch whose path is the first `depth` nibbles of `key`, beginning at
     /// nibble `start`.
-    pub(crate) fn finish(
+    pub(super) fn finish(
         &mut self,
         (key, depth): (&B256, usize),
         start: usize,
@@ -196,7 +207,7 @@ impl BranchEncoder {
     }
 
     /// The RLP of the branch.
-    pub(crate) fn rlp(&mut self) -> &[u8] {
+    pub(super) fn rlp(&mut self) -> &[u8] {
         // The value of a branch, always absent: keys are all of one length.
         let end = self.len + (16 - self.next_nibble) + 1;
         let header = Header {
@@ -209,48 +220,22 @@ impl BranchEncoder {
     }
 
     /// The children the database knows of the branch at `depth`, if it stores it.
-    pub(crate) fn masks(&self, depth: usize) -> Option<Masks> {
-        self.is_stored(depth).then(|| Masks {
-            state: TrieMask::new(self.state_mask),
-            tree: TrieMask::new(self.tree_mask),
-            hash: TrieMask::new(self.hash_mask),
+    #[cfg(test)]
+    pub(super) fn masks(&self, depth: usize) -> Option<crate::stored::Masks> {
+        self.is_stored(depth).then(|| crate::stored::Masks {
+            state: alloy_trie::TrieMask::new(self.state_mask),
+            tree: alloy_trie::TrieMask::new(self.tree_mask),
+            hash: alloy_trie::TrieMask::new(self.hash_mask),
         })
     }
 }
 
-impl<V> Arena<V> {
-    /// The encoding of a branch, beginning at nibble `start`, whose children's are all known.
-    pub(crate) fn encode_branch(
-        &self,
-        branch: &Branch,
-        start: usize,
-        scratch: &mut Scratch,
-    ) -> Encoded {
-        let mut encoder = BranchEncoder::new();
-        for (nibble, child) in branch.live_children() {
-            if let Some(child) = self.encoded(child) {
-                encoder.push(nibble, child);
-            }
-        }
-        encoder.finish((&branch.key, branch.depth), start, scratch)
-    }
-}
-
 /// A change to a stored branch.
-pub(crate) type NodeUpdate = (Nibbles, Option<StoredBranch>);
-
-/// The update that stores `node` at the path of a branch, or removes what was `stored` there.
-pub(crate) fn node_update(
-    (key, depth): (&B256, usize),
-    stored: bool,
-    node: Option<StoredBranch>,
-) -> Option<NodeUpdate> {
-    (node.is_some() || stored).then(|| (path(key, depth), node))
-}
+pub(super) type NodeUpdate = (Nibbles, Option<StoredBranch>);
 
 /// The updates of one trie as one list, ascending by path: a path in both is one whose branch was
 /// removed and then made anew, or never lost.
-pub(crate) fn merge_updates(
+pub(super) fn merge_updates(
     mut updates: Vec<NodeUpdate>,
     removed: Vec<Nibbles>,
 ) -> Vec<NodeUpdate> {

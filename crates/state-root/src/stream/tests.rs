@@ -7,10 +7,10 @@ use crate::{
     error::RootError,
     hash::ChangedLeaves,
     mem::{MemCursor, MemSource, MemState},
-    root::{RootConfig, RootCounters, RootOutcome, RootPool},
+    root::{RootCounters, RootOutcome, RootPool},
     stored::StoredBranch,
-    strategy::RootStrategy,
-    trial::strategies::{any_config, any_value},
+    strategy::{LateRoot, ProofConfig, RangeConfig, Strategy},
+    trial::strategies::{any_strategy, any_value},
     updates::{Account, AccountChange, HashedChange, HashedState},
 };
 use alloy_primitives::{Address, B256, U256, keccak256};
@@ -28,20 +28,28 @@ use std::{
 type Accounts = BTreeMap<B256, Account>;
 type Slots = BTreeMap<B256, BTreeMap<B256, U256>>;
 
-fn config(
-    chunk_size: usize,
-    chunk_policy: ChunkPolicy,
-    accounts: usize,
-    storages: usize,
-) -> RootConfig {
-    RootConfig {
-        root_strategy: RootStrategy::Task,
-        chunk_size: NonZeroUsize::new(chunk_size).unwrap(),
-        chunk_policy,
-        account_workers: NonZeroUsize::new(accounts).unwrap(),
-        storage_workers: NonZeroUsize::new(storages).unwrap(),
+fn count(count: usize) -> NonZeroUsize {
+    NonZeroUsize::new(count).unwrap()
+}
+
+fn proofs(chunk_size: usize, policy: ChunkPolicy, workers: usize) -> Strategy {
+    Strategy::Proofs(ProofConfig {
+        policy,
+        chunk_size: count(chunk_size),
+        account_workers: count(workers),
+        storage_workers: count(workers),
         kept_bytes: 1 << 20,
-    }
+    })
+}
+
+/// Both ways of finding out what is unknown.
+fn both(size: usize, workers: usize) -> [Strategy; 2] {
+    let ranges = Strategy::Ranges(RangeConfig {
+        grain: count(size),
+        threads: count(workers),
+        kept_bytes: 1 << 20,
+    });
+    [proofs(size, ChunkPolicy::Always, workers), ranges]
 }
 
 fn hashed_state(changes: &[HashedChange]) -> HashedState {
@@ -94,7 +102,7 @@ proptest! {
 
     #[test]
     fn hashed_keys_and_order_of_delivery(
-        config in any_config(),
+        strategy in any_strategy(),
         seeds in vec((0..200_u8, 0..20_u8, any_value()), 1..100),
         cut in 0..100_usize,
     ) {
@@ -105,7 +113,7 @@ proptest! {
             slots: vec![(B256::with_last_byte(slot), value)],
         }).collect();
         let leaves = HashedState::from_changes(&changes);
-        let pool = RootPool::new(config).unwrap();
+        let pool = RootPool::new(strategy).unwrap();
         let (before, root) = sample_state();
         let expected = from_scratch(&before, &leaves);
         let job = pool.prepare(Arc::new(MemSource(Arc::new(before))), root);
@@ -121,11 +129,7 @@ proptest! {
 #[test]
 fn a_skipped_root_is_not_known() {
     let (state, root) = sample_state();
-    let config = RootConfig {
-        root_strategy: RootStrategy::Skip,
-        ..config(60, ChunkPolicy::Always, 1, 1)
-    };
-    let pool = RootPool::new(config).unwrap();
+    let pool = RootPool::new(Strategy::Late(LateRoot::Skip)).unwrap();
     let changes = [HashedChange {
         address: B256::ZERO,
         account: Some(Some(Account::default())),
@@ -170,10 +174,11 @@ fn targets_on_every_side_of_a_branch() {
         (&[0x11, 0x51], 8),
         (&[0x12], 9),
     ]);
-    let pool = RootPool::new(config(60, ChunkPolicy::Always, 1, 1)).unwrap();
     for before in [stored, not_stored] {
         let empty = MemState::from_leaves(Accounts::new(), Slots::new()).unwrap();
-        let (state, root) = check_block(&pool, empty, &before, 1);
+        // A pool of its own, which knows nothing of the state it begins from.
+        let fresh = || RootPool::new(proofs(60, ChunkPolicy::Always, 1)).unwrap();
+        let ((state, root), pool) = (check_block(&fresh(), empty, &before, 1), fresh());
         // Every path is read at once: nothing has to be asked for again.
         let counters = run(&pool, &state, root, &around, 1).counters;
         assert_eq!((counters.storage_targets, counters.batches), (5, 1));
@@ -222,13 +227,10 @@ fn sample_changes(count: u16) -> Vec<HashedChange> {
         .collect()
 }
 
-/// One policy of each strategy.
-const STRATEGIES: [ChunkPolicy; 2] = [ChunkPolicy::Always, ChunkPolicy::RangeSteal];
-
 #[test]
 fn a_block_without_changes_keeps_the_root() {
-    for policy in STRATEGIES {
-        let pool = RootPool::new(config(5, policy, 1, 1)).unwrap();
+    for strategy in both(5, 1) {
+        let pool = RootPool::new(strategy).unwrap();
         let outcome = run(&pool, &MemState::default(), B256::repeat_byte(3), &[], 1);
         assert_eq!(
             (outcome.root.unwrap(), outcome.counters),
@@ -242,7 +244,7 @@ fn jobs_follow_the_chunk_size() {
     let (state, root) = sample_state();
     let mut jobs = Vec::new();
     for chunk_size in [5, 60, 100_000] {
-        let pool = RootPool::new(config(chunk_size, ChunkPolicy::Always, 2, 2)).unwrap();
+        let pool = RootPool::new(proofs(chunk_size, ChunkPolicy::Always, 2)).unwrap();
         let counters = run(&pool, &state, root, &sample_changes(100), 100).counters;
         assert_eq!(
             (counters.account_targets, counters.storage_targets),
@@ -261,23 +263,23 @@ fn reth_policies_leave_small_batches_whole_without_idle_workers() {
     let (state, root) = sample_state();
     for policy in [ChunkPolicy::Reth1_11, ChunkPolicy::Reth2_5] {
         // One worker of each kind can never be two idle ones.
-        let pool = RootPool::new(config(5, policy, 1, 1)).unwrap();
+        let pool = RootPool::new(proofs(5, policy, 1)).unwrap();
         let small = run(&pool, &state, root, &sample_changes(100), 100).counters;
         let large = run(&pool, &state, root, &sample_changes(200), 200).counters;
-        assert_eq!((small.jobs, small.unsplit_batches), (1, 1), "{policy}");
-        assert_eq!((large.jobs, large.unsplit_batches), (80, 0), "{policy}");
+        assert_eq!((small.jobs, small.unsplit_batches), (1, 1), "{policy:?}");
+        assert_eq!((large.jobs, large.unsplit_batches), (80, 0), "{policy:?}");
     }
 }
 
 #[test]
 fn dropping_a_job_leaves_the_pool_usable() {
-    STRATEGIES.into_iter().for_each(check_dropping);
+    both(1, 2).into_iter().for_each(check_dropping);
 }
 
 #[track_caller]
-fn check_dropping(policy: ChunkPolicy) {
+fn check_dropping(strategy: Strategy) {
     let (state, root) = sample_state();
-    let pool = RootPool::new(config(1, policy, 2, 2)).unwrap();
+    let pool = RootPool::new(strategy).unwrap();
     let source = Arc::new(MemSource(Arc::new(state.clone())));
     for sent in [0, 1, 300] {
         let job = pool.prepare(Arc::clone(&source), root);
@@ -289,13 +291,13 @@ fn check_dropping(policy: ChunkPolicy) {
 
 #[test]
 fn a_wrong_parent_root_is_named() {
-    STRATEGIES.into_iter().for_each(check_wrong_parent);
+    both(5, 2).into_iter().for_each(check_wrong_parent);
 }
 
 #[track_caller]
-fn check_wrong_parent(policy: ChunkPolicy) {
+fn check_wrong_parent(strategy: Strategy) {
     let (state, root) = sample_state();
-    let pool = RootPool::new(config(5, policy, 2, 2)).unwrap();
+    let pool = RootPool::new(strategy).unwrap();
     let job = pool.prepare(
         Arc::new(MemSource(Arc::new(state.clone()))),
         B256::repeat_byte(1),
@@ -382,14 +384,14 @@ impl StateView for BrokenView {
 
 #[test]
 fn a_broken_view_fails_the_job_and_not_the_pool() {
-    STRATEGIES.into_iter().for_each(check_broken_view);
+    both(3, 2).into_iter().for_each(check_broken_view);
 }
 
 #[track_caller]
-fn check_broken_view(policy: ChunkPolicy) {
+fn check_broken_view(strategy: Strategy) {
     let (state, root) = sample_state();
     let state = Arc::new(state);
-    let pool = RootPool::new(config(3, policy, 2, 2)).unwrap();
+    let pool = RootPool::new(strategy).unwrap();
     let run = |how, reads| {
         let state = Arc::clone(&state);
         let broken = Broken {
@@ -421,14 +423,14 @@ fn check_broken_view(policy: ChunkPolicy) {
 
 #[test]
 fn views_are_dropped_when_the_block_ends() {
-    STRATEGIES.into_iter().for_each(check_views_are_dropped);
+    both(3, 3).into_iter().for_each(check_views_are_dropped);
 }
 
 #[track_caller]
-fn check_views_are_dropped(policy: ChunkPolicy) {
+fn check_views_are_dropped(strategy: Strategy) {
     let (state, root) = sample_state();
     let state = Arc::new(state);
-    let pool = RootPool::new(config(3, policy, 3, 3)).unwrap();
+    let pool = RootPool::new(strategy).unwrap();
     let source = Arc::new(MemSource(Arc::clone(&state)));
     let job = pool.prepare(Arc::clone(&source), root);
     job.update_hashed(sample_changes(100));

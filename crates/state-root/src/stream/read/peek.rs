@@ -7,7 +7,7 @@ use crate::cursor::{CursorError, HashedCursor};
 use crate::nibbles::common_prefix;
 use alloy_primitives::B256;
 
-pub(crate) struct PeekCursor<C: HashedCursor> {
+pub(super) struct PeekCursor<C: HashedCursor> {
     cursor: C,
     peeked: Option<Peeked<C::Value>>,
 }
@@ -30,7 +30,7 @@ impl<V> Peeked<V> {
 }
 
 impl<C: HashedCursor> PeekCursor<C> {
-    pub(crate) fn new(cursor: C) -> Self {
+    pub(super) fn new(cursor: C) -> Self {
         Self {
             cursor,
             peeked: None,
@@ -39,7 +39,7 @@ impl<C: HashedCursor> PeekCursor<C> {
 
     /// Appends the leaves whose keys share the first `len` nibbles of `from`, the smallest such
     /// key, to `leaves`.
-    pub(crate) fn read_below(
+    pub(super) fn read_below(
         &mut self,
         from: B256,
         len: usize,

@@ -1,4 +1,4 @@
-//! What the strategy promises besides right roots, which [`crate::trial`] shows.
+//! What the trie in memory promises besides right roots, which [`crate::trial`] shows.
 
 use super::{
     kept::OLDER_TRIES,
@@ -6,6 +6,7 @@ use super::{
     *,
 };
 use crate::{
+    chunk::ChunkPolicy,
     mem::{MemSource, MemState},
     updates::Account,
 };
@@ -15,14 +16,34 @@ use std::{
     thread,
 };
 
-fn pool(grain: usize, threads: usize, kept_bytes: usize) -> RangePool {
+type Pool = StreamPool<MemSource>;
+
+fn count(count: usize) -> NonZeroUsize {
+    NonZeroUsize::new(count).unwrap()
+}
+
+fn ranges(grain: usize, threads: usize, kept_bytes: usize) -> Pool {
     let config = RangeConfig {
-        grain: NonZeroUsize::new(grain).unwrap(),
-        threads: NonZeroUsize::new(threads).unwrap(),
+        grain: count(grain),
+        threads: count(threads),
         kept_bytes,
     };
-    RangePool::new(config).unwrap()
+    Pool::ranges(config).unwrap()
 }
+
+fn proofs(chunk_size: usize, workers: usize, kept_bytes: usize) -> Pool {
+    let config = ProofConfig {
+        policy: ChunkPolicy::Always,
+        chunk_size: count(chunk_size),
+        account_workers: count(workers),
+        storage_workers: count(workers),
+        kept_bytes,
+    };
+    Pool::proofs(config).unwrap()
+}
+
+/// Both ways of finding out what is unknown: size, threads, memory.
+const BOTH: [fn(usize, usize, usize) -> Pool; 2] = [ranges, proofs];
 
 fn address(seed: u64) -> B256 {
     keccak256(seed.to_be_bytes())
@@ -58,12 +79,12 @@ impl Chain {
         let state = Arc::new(empty);
         let mut chain = Self { state, root };
         let genesis: Vec<_> = (0..accounts).map(|seed| change(seed, 1)).collect();
-        chain.extend(&pool(1_000, 1, 0), &[genesis]);
+        chain.extend(&ranges(1_000, 1, 0), &[genesis]);
         chain
     }
 
     /// Adds a block, sent in the given messages.
-    fn extend(&mut self, pool: &RangePool, messages: &[Vec<HashedChange>]) -> RootCounters {
+    fn extend(&mut self, pool: &Pool, messages: &[Vec<HashedChange>]) -> RootCounters {
         let job = pool.prepare(Arc::new(MemSource(Arc::clone(&self.state))), self.root);
         for message in messages {
             job.send(Message::Hashed(message.clone()));
@@ -78,7 +99,7 @@ impl Chain {
 }
 
 /// Waits until nobody works for the pool any more: what is kept is trimmed then.
-fn settle(pool: &RangePool) {
+fn settle(pool: &Pool) {
     while *lock(&pool.shared.drivers) > 0 {
         thread::yield_now();
     }
@@ -86,6 +107,11 @@ fn settle(pool: &RangePool) {
 
 #[test]
 fn what_a_block_has_read_its_descendants_know() {
+    BOTH.into_iter().for_each(check_descendants);
+}
+
+#[track_caller]
+fn check_descendants(pool: fn(usize, usize, usize) -> Pool) {
     let (pool, mut chain) = (pool(20, 2, 1 << 30), Chain::of(500));
     let block = |nonce| vec![(100..200).map(|seed| change(seed, nonce)).collect()];
     let first = chain.extend(&pool, &block(2));
@@ -119,6 +145,11 @@ fn what_a_block_has_read_its_descendants_know() {
 
 #[test]
 fn slots_that_were_read_for_nothing_are_hashed_with_their_account() {
+    BOTH.into_iter().for_each(check_slots_read_for_nothing);
+}
+
+#[track_caller]
+fn check_slots_read_for_nothing(pool: fn(usize, usize, usize) -> Pool) {
     let (pool, mut chain) = (pool(20, 2, 1 << 30), Chain::of(500));
     let (before, contract) = (chain.root, 250);
     // The account and its slots change and change back.
@@ -141,7 +172,7 @@ fn ranges_are_cut_down_to_the_grain() {
     let block = [(0..200).map(|seed| change(seed, 2)).collect()];
     let jobs = [1, 50, 1_000_000].map(|grain| {
         let mut chain = Chain::of(500);
-        let counters = chain.extend(&pool(grain, 3, 1 << 30), &block);
+        let counters = chain.extend(&ranges(grain, 3, 1 << 30), &block);
         assert_eq!(
             counters.unsplit_batches == counters.batches,
             grain == 1_000_000
@@ -189,6 +220,11 @@ fn moving_block(number: u64) -> Vec<HashedChange> {
 
 #[test]
 fn memory_stays_within_its_bound() {
+    BOTH.into_iter().for_each(check_memory);
+}
+
+#[track_caller]
+fn check_memory(pool: fn(usize, usize, usize) -> Pool) {
     for bound in [0, 30_000, 300_000, 1 << 30] {
         let (pool, mut chain) = (pool(50, 2, bound), Chain::of(1_000));
         let mut most = 0;

@@ -7,14 +7,15 @@
 
 use super::{
     branch::Head,
+    child_ref::ChildRef,
     found::{Found, NodeChanges, StorageChanges},
     kind::Kind,
     node::{BoxedAccount, Node, Slot},
+    rlp::{Encoded, NodeUpdate, Scratch},
 };
 use crate::{
     keccak::Inputs,
     nibbles::path,
-    sparse::{ChildRef, Encoded, NodeUpdate, Scratch},
     stored::{Masks, StoredBranch},
 };
 use alloy_primitives::{B256, U256};

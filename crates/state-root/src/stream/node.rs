@@ -7,8 +7,11 @@
 //! parent's encoding is known without it; a slot with an encoding but without a node is a stub. The
 //! same holds of a branch's children, whose encodings the branch has.
 
-use super::branch::{Below, Branch};
-use crate::sparse::{ChildRef, Encoded};
+use super::{
+    branch::{Below, Branch},
+    child_ref::ChildRef,
+    rlp::Encoded,
+};
 use alloy_primitives::{B256, U256};
 use alloy_trie::{EMPTY_ROOT_HASH, TrieAccount};
 use std::mem::size_of;

@@ -1,11 +1,7 @@
 //! What a range leaves behind besides its subtree, and what its thread needs on the way.
 
-use crate::{
-    cursor::StateSource,
-    error::RootError,
-    sparse::{NodeUpdate, Scratch, merge_updates},
-    updates::StorageTrieUpdates,
-};
+use super::rlp::{NodeUpdate, Scratch, merge_updates};
+use crate::{cursor::StateSource, error::RootError, updates::StorageTrieUpdates};
 use alloy_primitives::{B256, map::B256Map};
 use alloy_trie::Nibbles;
 use std::mem::take;
