@@ -20,7 +20,7 @@ use state_db::StateDb;
 use state_root::reference::root_of_leaves;
 use std::fs;
 use support::{
-    FEE_RECIPIENT, Fork, Net, STORE, address_of, attributes, config, data, genesis, ranges, sender,
+    FEE_RECIPIENT, Fork, Net, STORE, address_of, attributes, config, data, genesis, roots, sender,
     state, store, transfer,
 };
 
@@ -271,7 +271,7 @@ async fn reorganises_to_a_side_chain_and_back() {
 #[tokio::test]
 async fn reorganises_with_ranges() {
     reorganises(EngineConfig {
-        root: ranges(),
+        root: roots()[1],
         ..long_memory()
     })
     .await;

@@ -6,7 +6,7 @@
 //! serial reference, and whose database is hashed from scratch at every restart.
 
 use crate::support::{
-    Fork, Net, STORE, address_of, config, genesis, ranges, sender, store, transfer,
+    Fork, Net, STORE, address_of, config, genesis, roots, sender, store, transfer,
 };
 use alloy_eips::BlockNumberOrTag;
 use alloy_primitives::{B256, Bytes, U256};
@@ -59,7 +59,7 @@ fn parents() -> impl Strategy<Value = Vec<usize>> {
 
 /// When blocks are persisted, and both ways of computing a root.
 fn configs() -> impl Strategy<Value = EngineConfig> {
-    let root = prop_oneof![Just(config().root), Just(ranges())];
+    let root = prop::sample::select(roots().to_vec());
     (0..4_u64, 0..3_u64, root).prop_map(|(threshold, buffer, root)| {
         let config = config();
         EngineConfig {

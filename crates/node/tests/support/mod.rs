@@ -150,30 +150,31 @@ pub(crate) fn genesis(fork: Fork) -> Genesis {
     genesis
 }
 
-/// Roots by ranges.
-pub(crate) fn ranges() -> Strategy {
+/// Roots by proofs and by ranges.
+pub(crate) fn roots() -> [Strategy; 2] {
     let count = |n| NonZeroUsize::new(n).unwrap();
-    Strategy::Ranges(RangeConfig {
+    let proofs = Strategy::Proofs(ProofConfig {
+        policy: ChunkPolicy::Always,
+        chunk_size: count(5),
+        account_workers: count(2),
+        storage_workers: count(2),
+        kept_bytes: 1 << 20,
+    });
+    let ranges = Strategy::Ranges(RangeConfig {
         grain: count(5),
         threads: count(2),
         kept_bytes: 1 << 20,
-    })
+    });
+    [proofs, ranges]
 }
 
 pub(crate) fn config() -> EngineConfig {
-    let count = |n| NonZeroUsize::new(n).unwrap();
     EngineConfig {
         persistence_threshold: 2,
         memory_block_buffer_target: 0,
         persistence_backpressure_threshold: 16,
         state_cache_bytes: 4 << 20,
-        root: Strategy::Proofs(ProofConfig {
-            policy: ChunkPolicy::Always,
-            chunk_size: count(5),
-            account_workers: count(2),
-            storage_workers: count(2),
-            kept_bytes: 1 << 20,
-        }),
+        root: roots()[0],
         check_state_root: true,
         sender_recovery: SenderRecovery::default(),
         injected_slowdown: 0.0,
