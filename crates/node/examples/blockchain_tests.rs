@@ -208,6 +208,7 @@ fn engine_config() -> EngineConfig {
         state_cache_bytes: 4 << 20,
         root: Strategy::Proofs(ProofConfig {
             policy: ChunkPolicy::Always,
+            batch_keys: one,
             chunk_size: one,
             account_workers: one,
             storage_workers: one,

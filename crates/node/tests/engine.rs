@@ -18,7 +18,14 @@ use node::{
 };
 use state_db::StateDb;
 use state_root::reference::root_of_leaves;
-use std::fs;
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
 use support::{
     FEE_RECIPIENT, Fork, Net, STORE, address_of, attributes, config, data, genesis, roots, sender,
     state, store, transfer,
@@ -330,6 +337,38 @@ async fn reorganises(config: EngineConfig) {
         net.choose(third).await.payload_status.status,
         PayloadStatusEnum::Syncing
     );
+}
+
+/// While the database goes back many blocks, whoever asks is answered with the chain that is left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_are_answered_while_the_database_is_unwound() {
+    let (net, db) = Net::with_database(genesis(Fork::Prague), config());
+    let main = grow(&net, 0, 120).await;
+    net.persisted(118).await;
+    let side = net.build(main[0], vec![store(5, 0, 1, 77)]).await;
+    assert!(net.send(&side).await.is_valid());
+    let side = side.header.hash_slow();
+    let (chain, over) = (net.engine.chain(), Arc::new(AtomicBool::new(false)));
+    let reader = thread::spawn({
+        let over = Arc::clone(&over);
+        move || {
+            let is_under_way = || db.pending_unwind().unwrap().is_some();
+            let mut answered = Vec::new();
+            while !over.load(Ordering::Relaxed) {
+                if is_under_way() {
+                    let head = chain.head().hash;
+                    answered.extend(is_under_way().then_some(head));
+                }
+            }
+            answered
+        }
+    });
+    assert!(net.choose(side).await.is_valid());
+    over.store(true, Ordering::Relaxed);
+    let answered = reader.join().unwrap();
+    assert!(answered.iter().all(|head| *head == main[119]));
+    assert!(!answered.is_empty());
+    assert_eq!(net.head(), side);
 }
 
 #[tokio::test]

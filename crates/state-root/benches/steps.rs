@@ -96,6 +96,7 @@ struct Chain {
 fn proofs(kept_bytes: usize) -> Strategy {
     Strategy::Proofs(ProofConfig {
         policy: ChunkPolicy::Always,
+        batch_keys: SIXTY,
         chunk_size: SIXTY,
         account_workers: TWO,
         storage_workers: TWO,

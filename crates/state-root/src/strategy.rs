@@ -20,6 +20,10 @@ pub enum Strategy {
 pub struct ProofConfig {
     /// When a batch of targets is split.
     pub policy: ChunkPolicy,
+    /// New keys that make a batch while changes come: the trie's thread lets them gather. A batch per
+    /// message would have each job read the upper levels again for a few keys, and would leave
+    /// nothing to cut. reth's batches come about by how late its thread looks at its queue.
+    pub batch_keys: NonZeroUsize,
     /// Targets in one job, when a batch is split.
     pub chunk_size: NonZeroUsize,
     /// Threads that walk the account trie; as many more hash what has changed.

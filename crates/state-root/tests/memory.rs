@@ -110,6 +110,7 @@ fn what_is_kept_honours_its_bound() {
     let proofs = |kept_bytes| {
         Strategy::Proofs(ProofConfig {
             policy: ChunkPolicy::Always,
+            batch_keys: count(20),
             chunk_size: count(40),
             account_workers: count(2),
             storage_workers: count(1),

@@ -308,12 +308,9 @@ fn policies(report: &Report) -> Option<String> {
     if axes.any(|axis| axis.flag == CHUNK_POLICY_FLAG) {
         return None;
     }
-    let mut set = settings.set.iter();
-    let set = set.find(|set| set.flag == CHUNK_POLICY_FLAG);
     let of = settings.engines.iter().filter_map(|engine| {
-        let set = set.filter(|set| !engine.lacks.contains(&set.flag));
-        let value = set.map(|set| set.value.clone());
-        let value = value.or_else(|| report.default_of(&engine.name, CHUNK_POLICY_FLAG))?;
+        let set = report.set_of(engine, CHUNK_POLICY_FLAG).cloned();
+        let value = set.or_else(|| report.default_of(&engine.name, CHUNK_POLICY_FLAG))?;
         Some((engine.name.as_str(), value))
     });
     let of: Vec<(&str, String)> = of.collect();
@@ -446,10 +443,14 @@ mod tests {
                 "2026-02-16 08:30 UTC",
             ]
         );
-        outcome.plan.settings.set = vec![Setting {
+        let policy = |value: &str| Setting {
             flag: CHUNK_POLICY_FLAG.into(),
-            value: "reth-1.11".into(),
-        }];
+            value: value.into(),
+        };
+        outcome.plan.settings.engines[0].set = vec![policy("reth-2.5")];
+        let second = &said(&outcome)[2];
+        assert_eq!(second, "policy reth-2.5, mix mainnet, small state");
+        outcome.plan.settings.set = vec![policy("reth-1.11")];
         let second = &said(&outcome)[2];
         assert_eq!(second, "policy reth-1.11, mix mainnet, small state");
     }

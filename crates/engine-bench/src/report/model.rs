@@ -16,7 +16,7 @@ use crate::{
     guard::Preflight,
     profile::CellProfile,
     record::{Decision, Environment, Failure, Manifest, TimeSplit},
-    sweep::Settings,
+    sweep::{EngineSpec, Settings},
     trace::CellTraces,
 };
 use serde::Serialize;
@@ -168,6 +168,13 @@ impl Report {
         let manifest = self.environment.manifest.as_ref()?;
         let engine = manifest.engines.iter().find(|sum| sum.name == engine)?;
         engine.defaults.get(flag).cloned()
+    }
+
+    /// What an engine is started with in every cell, if it has the flag: the sweep's value before its own.
+    pub(super) fn set_of<'r>(&'r self, engine: &'r EngineSpec, flag: &str) -> Option<&'r String> {
+        let all = self.configuration.set.iter().chain(&engine.set);
+        let mut all = all.filter(|_| !engine.lacks.iter().any(|lacking| lacking == flag));
+        all.find(|set| set.flag == flag).map(|set| &set.value)
     }
 
     /// The cells of a level, in the order of the plan.

@@ -283,8 +283,8 @@ pub struct EngineArgs {
     /// Keep no accounts and slots across blocks
     #[arg(long = "engine.disable-state-cache")]
     pub disable_state_cache: bool,
-    /// How many proof targets one job of a multiproof holds at most. Default: that of the policy, which
-    /// is 5 for reth-2.5 and 60 for the others
+    /// How many proof targets one job of a multiproof holds at most (default: 5); 60 with other chunk
+    /// policies than reth-2.5
     #[arg(
         long = "engine.multiproof-chunk-size",
         value_parser = parse_chunk_size,
@@ -307,17 +307,27 @@ pub struct EngineArgs {
     /// Let the last parameter of engine_newPayloadV4 be the requests hash
     #[arg(long = "engine.accept-execution-requests-hash")]
     pub accept_execution_requests_hash: bool,
-    /// How what is unknown of the tries is found out while a block executes
+    /// How what the tries in memory lack is read while a block executes: by jobs that hold a chunk of
+    /// targets each, cut by the rules of reth-1.11 or reth-2.5 or always (whenever there are more), or by
+    /// range-steal: ranges of keys cut down to the chunk size, which idle threads take
     #[arg(
         long = "bench.chunk-policy",
         default_value = "reth-2.5",
+        hide_possible_values = true,
         value_name = "POLICY"
     )]
     pub chunk_policy: ChunkPolicyArg,
-    /// When a block's state root is computed
+    /// New keys that make a batch of proof targets while a block executes; for range-steal there are no
+    /// batches. With 128 there are about as many as reth has
+    #[arg(long = "bench.batch-keys", default_value = "128", value_name = "KEYS")]
+    pub batch_keys: NonZeroUsize,
+    /// When a block's state root is computed: task (while it executes), parallel (afterwards, tries
+    /// side by side), serial (afterwards, on one thread), or skip (not at all: roots are taken on
+    /// trust and no block is persisted, to measure what is left without them)
     #[arg(
         long = "bench.root-strategy",
         default_value = "task",
+        hide_possible_values = true,
         value_name = "STRATEGY"
     )]
     pub root_strategy: RootStrategyArg,

@@ -210,6 +210,7 @@ fn root_strategy(args: &EngineArgs) -> Strategy {
     let proofs = |policy, chunk_size, workers| {
         Strategy::Proofs(ProofConfig {
             policy,
+            batch_keys: args.batch_keys,
             chunk_size: size(chunk_size),
             account_workers: args.account_worker_count.unwrap_or(workers),
             storage_workers: args.storage_worker_count.unwrap_or(workers),

@@ -15,6 +15,7 @@ use super::{
 use crate::primitives::BlockNumHash;
 use alloy_primitives::B256;
 use alloy_rpc_types_engine::{ExecutionData, PayloadStatus};
+use state_db::{UnwindProgress, UnwindStage};
 use std::sync::Arc;
 
 /// How many stored blocks a fork choice may take out of the database, and how far below its head a
@@ -214,11 +215,20 @@ impl Engine {
         let removed = self.stored_payloads(chain.root.number + 1, persisted.number)?;
         let root = stored_tip(&self.shared.db.view()?, chain.root)?;
         {
-            let mut tree = self.shared.tree_mut();
-            self.shared
+            // Nobody may read one chain's blocks over the other's database, so the tree is closed while
+            // the transaction commits. Until then readers see the chain that is left.
+            let mut closed = None;
+            let mut close_to_commit = |progress: UnwindProgress| {
+                if progress.stage == UnwindStage::Commit {
+                    closed = Some(self.shared.tree_mut());
+                }
+            };
+            let unwound = self
+                .shared
                 .db
-                .unwind(chain.root.number, &mut |_| {})
-                .map_err(EngineError::from)?;
+                .unwind(chain.root.number, &mut close_to_commit);
+            unwound.map_err(EngineError::from)?;
+            let mut tree = closed.unwrap_or_else(|| self.shared.tree_mut());
             tree.rewind(root);
             tree.adopt(&chain.blocks, safe, finalized);
         }

@@ -155,6 +155,7 @@ pub(crate) fn roots() -> [Strategy; 2] {
     let count = |n| NonZeroUsize::new(n).unwrap();
     let proofs = Strategy::Proofs(ProofConfig {
         policy: ChunkPolicy::Always,
+        batch_keys: count(4),
         chunk_size: count(5),
         account_workers: count(2),
         storage_workers: count(2),

@@ -181,6 +181,7 @@ fn contenders(threads: usize) -> Result<Vec<Contender>, Box<dyn Error>> {
     let proofs = |policy, chunk_size, kept_bytes| {
         Strategy::Proofs(ProofConfig {
             policy,
+            batch_keys: size(128),
             chunk_size: size(chunk_size),
             account_workers: threads,
             storage_workers: threads,

@@ -34,6 +34,7 @@ fn ranges(grain: usize, threads: usize, kept_bytes: usize) -> Pool {
 fn proofs(chunk_size: usize, workers: usize, kept_bytes: usize) -> Pool {
     let config = ProofConfig {
         policy: ChunkPolicy::Always,
+        batch_keys: count(10),
         chunk_size: count(chunk_size),
         account_workers: count(workers),
         storage_workers: count(workers),

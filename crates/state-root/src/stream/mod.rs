@@ -24,8 +24,7 @@
 //! either: one that needs the second half of a range works on other ranges until it is done. The
 //! one wait is that of a block's first message for the trimming of what its parent left.
 //!
-//! With proofs ([`proofs`]), what is queued when the driver looks is a batch, which is cut by reth's
-//! rules. A range is a subtree and the sorted changes below it ([`walk`]). Its owner reads what it lacks in
+//! With proofs ([`proofs`]), new keys gather to a batch, which is cut by reth's rules. A range is a subtree and the sorted changes below it ([`walk`]). Its owner reads what it lacks in
 //! one walk through one view, which is open only meanwhile, straight into nodes ([`read`]); what lies
 //! above is in memory since before the range was cut, so it is never read twice. Ranges are cut where
 //! they stand for more leaves than the grain (beside execution than two grains), and while there are
@@ -293,6 +292,8 @@ struct Running {
     trie: Slot<BoxedAccount>,
     hasher: KeyHasher,
     leaves: ChangedLeaves,
+    /// Keys that are not looked for yet.
+    new_keys: NewKeys,
     /// What is asked of proof workers, if they find out what is unknown. Dropping it sends them away.
     proofs: Option<Proofs>,
     counters: RootCounters,
@@ -311,14 +312,15 @@ enum Stage {
 }
 
 impl Running {
-    fn push(&mut self, changes: Vec<HashedChange>, new_keys: &mut NewKeys) {
+    fn push(&mut self, changes: Vec<HashedChange>) {
         for change in changes {
-            self.leaves.push(change, |key| new_keys.push(key));
+            self.leaves.push(change, |key| self.new_keys.push(key));
         }
     }
 
-    /// Those of some keys whose paths are unknown.
-    fn unknown(&mut self, keys: NewKeys) -> Unknown {
+    /// Those of the new keys whose paths are unknown.
+    fn unknown(&mut self) -> Unknown {
+        let keys = std::mem::take(&mut self.new_keys);
         let nothing = B256Map::default();
         let known = Known {
             trie: &self.trie,
@@ -414,28 +416,26 @@ impl<S: StateSource> Block<S> {
         running: &mut Running,
         inputs: Vec<Input>,
     ) -> Result<Option<RootOutcome>, RootError> {
-        let mut new_keys = NewKeys::default();
         for input in inputs {
             match input {
                 Input::Sent(Message::Changes(changes)) => {
                     let changes = running.hasher.hash_all(&changes);
-                    running.push(changes, &mut new_keys);
+                    running.push(changes);
                 }
-                Input::Sent(Message::Hashed(changes)) => running.push(changes, &mut new_keys),
+                Input::Sent(Message::Hashed(changes)) => running.push(changes),
                 Input::Sent(Message::Finish) => running.is_ended = true,
                 Input::Proven(answer) => self.reveal(running, answer)?,
                 Input::Failed(error) => return Err(error),
             }
         }
-        let unknown = running.unknown(new_keys);
         if running.proofs.is_some() {
-            self.ask(running, unknown);
+            self.ask(running);
             if running.is_complete() {
                 return self.finish(running, &[]).map(Some);
             }
             return Ok(None);
         }
-        let changes = unknown.into_changes();
+        let changes = running.unknown().into_changes();
         if running.is_complete() {
             return self.finish(running, &changes).map(Some);
         }
@@ -446,8 +446,14 @@ impl<S: StateSource> Block<S> {
         Ok(None)
     }
 
-    /// Asks proof workers for what is unknown.
-    fn ask(&self, running: &mut Running, unknown: Unknown) {
+    /// Asks proof workers for what is unknown, if enough keys have gathered.
+    fn ask(&self, running: &mut Running) {
+        let gathered = running.new_keys.len();
+        let is_batch = |proofs: &Proofs| running.is_ended || gathered >= proofs.batch_keys;
+        if !running.proofs.as_ref().is_some_and(is_batch) {
+            return;
+        }
+        let unknown = running.unknown();
         if let Some(proofs) = &mut running.proofs
             && !unknown.is_empty()
         {

@@ -35,6 +35,7 @@ fn count(count: usize) -> NonZeroUsize {
 fn proofs(chunk_size: usize, policy: ChunkPolicy, workers: usize) -> Strategy {
     Strategy::Proofs(ProofConfig {
         policy,
+        batch_keys: count(10),
         chunk_size: count(chunk_size),
         account_workers: count(workers),
         storage_workers: count(workers),

@@ -64,6 +64,10 @@ pub(super) struct NewKeys {
 }
 
 impl NewKeys {
+    pub(super) fn len(&self) -> usize {
+        self.accounts.len() + self.slots.len()
+    }
+
     pub(super) fn push(&mut self, key: NewKey) {
         match key {
             NewKey::Account(address) => self.accounts.push(address),
@@ -78,7 +82,7 @@ impl NewKeys {
         leaves: &ChangedLeaves,
         counters: &mut RootCounters,
     ) -> Unknown {
-        let keys = self.accounts.len() + self.slots.len();
+        let keys = self.len();
         let mut unknown = Unknown::default();
         let blind = |address: &B256| unknown.accounts.push(*address);
         known.trie.blind_among(&self.accounts, blind);

@@ -59,6 +59,7 @@ impl Bytes<'_> {
         match usize::from(way % 6) {
             rule @ 0..3 => Strategy::Proofs(ProofConfig {
                 policy: ChunkPolicy::ALL[rule],
+                batch_keys: count(workers & 63),
                 chunk_size: size,
                 account_workers: accounts,
                 storage_workers: count(workers >> 3 & 7),

@@ -24,22 +24,26 @@ pub(crate) fn any_strategy() -> impl Strategy<Value = crate::Strategy> {
     // Nothing is kept, a part of the tries, or all of them.
     let kept_bytes = prop_oneof![Just(0_usize), 1_000..100_000_usize, Just(1 << 30)];
     let workers = (1..=8_usize, 1..=8_usize);
-    (0..8_usize, size, workers, kept_bytes).prop_map(|(way, size, workers, kept_bytes)| match way {
-        0..3 => crate::Strategy::Proofs(ProofConfig {
-            policy: ChunkPolicy::ALL[way],
-            chunk_size: count(size),
-            account_workers: count(workers.0),
-            storage_workers: count(workers.1),
-            kept_bytes,
-        }),
-        3..6 => crate::Strategy::Ranges(RangeConfig {
-            grain: count(size),
-            threads: count(workers.0),
-            kept_bytes,
-        }),
-        6 => crate::Strategy::Late(LateRoot::Parallel(count(workers.0))),
-        _ => crate::Strategy::Late(LateRoot::Serial),
-    })
+    let batch = prop_oneof![Just(1_usize), 2..200_usize];
+    (0..8_usize, size, batch, workers, kept_bytes).prop_map(
+        |(way, size, batch, workers, kept_bytes)| match way {
+            0..3 => crate::Strategy::Proofs(ProofConfig {
+                policy: ChunkPolicy::ALL[way],
+                batch_keys: count(batch),
+                chunk_size: count(size),
+                account_workers: count(workers.0),
+                storage_workers: count(workers.1),
+                kept_bytes,
+            }),
+            3..6 => crate::Strategy::Ranges(RangeConfig {
+                grain: count(size),
+                threads: count(workers.0),
+                kept_bytes,
+            }),
+            6 => crate::Strategy::Late(LateRoot::Parallel(count(workers.0))),
+            _ => crate::Strategy::Late(LateRoot::Serial),
+        },
+    )
 }
 
 /// `pattern` with some nibbles replaced.

@@ -40,6 +40,7 @@ fn all_strategies(size: usize, workers: usize) -> Vec<Strategy> {
         [
             Strategy::Proofs(ProofConfig {
                 policy: ChunkPolicy::Always,
+                batch_keys: count(20),
                 chunk_size: size,
                 account_workers: workers,
                 storage_workers: workers,

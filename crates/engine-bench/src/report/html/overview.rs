@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     analyze::{GROUPS, Level, Summary},
-    sweep::CHUNK_SIZE_FLAG,
+    sweep::{CHUNK_POLICY_FLAG, CHUNK_SIZE_FLAG},
 };
 use plotters::style::RGBColor;
 
@@ -202,9 +202,13 @@ impl<'a> Overview<'a> {
     /// What engines take where the axis is not given, each value once.
     fn defaults(&self) -> Vec<(f64, String)> {
         let mut defaults: Vec<(f64, String)> = Vec::new();
-        for engine in &self.names.report.configuration.engines {
+        let report = self.names.report;
+        // The default of a chunk size is that of the default policy.
+        let has_other = |engine| report.set_of(engine, CHUNK_POLICY_FLAG).is_some();
+        for engine in &report.configuration.engines {
             let value = self.axis.as_ref();
-            let value = value.and_then(|axis| self.names.report.default_of(&engine.name, axis));
+            let value = value.filter(|axis| *axis != CHUNK_SIZE_FLAG || !has_other(engine));
+            let value = value.and_then(|axis| report.default_of(&engine.name, axis));
             let at = value.and_then(|value| Some(value.parse::<f64>().ok()?.log10()));
             let is_new = |at: &f64| defaults.iter().all(|(known, _)| known != at);
             let at = at.filter(|at| at.is_finite() && is_new(at));

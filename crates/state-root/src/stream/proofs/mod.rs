@@ -4,7 +4,7 @@
 //!  driver                          account workers               storage workers
 //!  ------                          ---------------               ---------------
 //!  (prepare) ─────────────────────▶ open a view                  open a view
-//!  one look at the queue
+//!  so many new keys
 //!  = one batch, cut into jobs ────▶ job ──its slots, by account─▶ walk a storage trie
 //!                                   walk the account trie             │
 //!  put in ◀────────answer────────── wait for the rest ◀──────────────┘
@@ -106,6 +106,7 @@ impl<S: StateSource> ProofPool<S> {
         }
         Proofs {
             policy: self.config.policy,
+            batch_keys: self.config.batch_keys.get(),
             chunk_size,
             jobs,
             idle,
@@ -159,6 +160,8 @@ impl Answer {
 #[derive(Debug)]
 pub(super) struct Proofs {
     policy: ChunkPolicy,
+    /// Keys that are let gather while changes come.
+    pub(super) batch_keys: usize,
     chunk_size: NonZeroUsize,
     jobs: Sender<Batch>,
     idle: Arc<Idle>,
