@@ -212,6 +212,7 @@ fn engine_config() -> EngineConfig {
             chunk_size: one,
             account_workers: one,
             storage_workers: one,
+            kept_blocks: None,
             kept_bytes: 1 << 20,
         }),
         check_state_root: true,

@@ -16,15 +16,17 @@ use node::{
     engine::{BuildError, EngineConfig, ForkchoiceError, GetPayloadError},
     primitives::Block,
 };
-use state_db::StateDb;
+use state_db::{HeldWriter, StateDb};
 use state_root::reference::root_of_leaves;
 use std::{
     fs,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread,
+    time::Duration,
 };
 use support::{
     FEE_RECIPIENT, Fork, Net, STORE, address_of, attributes, config, data, genesis, roots, sender,
@@ -353,12 +355,13 @@ async fn readers_are_answered_while_the_database_is_unwound() {
         let over = Arc::clone(&over);
         move || {
             let is_under_way = || db.pending_unwind().unwrap().is_some();
+            let head_meanwhile = || {
+                let head = is_under_way().then(|| chain.head().hash)?;
+                is_under_way().then_some(head)
+            };
             let mut answered = Vec::new();
             while !over.load(Ordering::Relaxed) {
-                if is_under_way() {
-                    let head = chain.head().hash;
-                    answered.extend(is_under_way().then_some(head));
-                }
+                answered.extend(head_meanwhile());
             }
             answered
         }
@@ -369,6 +372,75 @@ async fn readers_are_answered_while_the_database_is_unwound() {
     assert!(answered.iter().all(|head| *head == main[119]));
     assert!(!answered.is_empty());
     assert_eq!(net.head(), side);
+}
+
+/// Whether an answer is withheld as long as the database writes no row, and comes then.
+async fn waits_for<T>(held: HeldWriter, answer: impl Future<Output = T>) -> T {
+    let mut answer = pin!(answer);
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut answer).await;
+    assert!(early.is_err(), "the answer did not wait for the batch");
+    drop(held);
+    answer.await
+}
+
+fn saving_at_once(backpressure: u64) -> EngineConfig {
+    EngineConfig {
+        persistence_threshold: 1,
+        persistence_backpressure_threshold: backpressure,
+        ..config()
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_answered_while_too_many_blocks_wait_to_be_saved() {
+    let (net, db) = Net::with_database(genesis(Fork::Prague), saving_at_once(4));
+    let held = db.hold_writer();
+    let main = grow(&net, 0, 4).await;
+    let chosen = waits_for(held, net.choose(main[3])).await;
+    assert!(chosen.is_valid());
+}
+
+#[tokio::test]
+async fn a_batch_under_way_is_awaited_before_a_reorganisation() {
+    let (net, db) = Net::with_database(genesis(Fork::Prague), saving_at_once(16));
+    let held = db.hold_writer();
+    let main = grow(&net, 0, 3).await;
+    let side = net.build(main[0], vec![store(5, 0, 1, 77)]).await;
+    assert!(net.send(&side).await.is_valid());
+    let side = side.header.hash_slow();
+    assert!(waits_for(held, net.choose(side)).await.is_valid());
+    drop(db);
+    let net = net.restart(assert_root_of_leaves).await;
+    assert_eq!(net.head(), side);
+}
+
+#[tokio::test]
+async fn a_reorganisation_reaches_512_stored_blocks_and_no_further() {
+    let net = Net::with(
+        genesis(Fork::Prague),
+        EngineConfig {
+            check_state_root: false,
+            ..config()
+        },
+    );
+    let main = grow(&net, 0, 2).await;
+    let beyond = net.build(main[0], vec![store(5, 0, 1, 77)]).await;
+    let within = net.build(main[1], vec![store(5, 1, 1, 77)]).await;
+    grow(&net, 2, 514).await;
+    // Everything is stored.
+    let net = net.restart(|_| ()).await;
+    let head = net.head();
+    net.send(&beyond).await;
+    let beyond = state(beyond.header.hash_slow());
+    let refused = net.engine.fork_choice_updated(beyond, None).await;
+    assert!(
+        matches!(refused, Err(ForkchoiceError::TooDeepReorg)),
+        "{refused:?}"
+    );
+    assert_eq!(net.head(), head);
+    assert!(net.send(&within).await.is_valid());
+    assert!(net.choose(within.header.hash_slow()).await.is_valid());
+    assert_eq!(net.head(), within.header.hash_slow());
 }
 
 #[tokio::test]

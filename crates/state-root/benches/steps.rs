@@ -100,6 +100,7 @@ fn proofs(kept_bytes: usize) -> Strategy {
         chunk_size: SIXTY,
         account_workers: TWO,
         storage_workers: TWO,
+        kept_blocks: None,
         kept_bytes,
     })
 }

@@ -1,7 +1,7 @@
 //! When a block's root is computed, how, and over how many threads.
 
 use crate::chunk::ChunkPolicy;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 
 /// How the root of a block is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct ProofConfig {
     pub account_workers: NonZeroUsize,
     /// Threads that walk storage tries.
     pub storage_workers: NonZeroUsize,
+    /// Of the nodes, only those are kept that one of so many last blocks went through; `None` keeps all.
+    pub kept_blocks: Option<NonZeroU64>,
     /// Memory of the nodes kept across blocks, in bytes. With none, each block begins blind.
     pub kept_bytes: usize,
 }

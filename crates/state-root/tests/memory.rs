@@ -114,6 +114,7 @@ fn what_is_kept_honours_its_bound() {
             chunk_size: count(40),
             account_workers: count(2),
             storage_workers: count(1),
+            kept_blocks: None,
             kept_bytes,
         })
     };

@@ -13,7 +13,7 @@ use alloy_primitives::Bytes;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::{
     net::{IpAddr, Ipv4Addr},
-    num::NonZeroUsize,
+    num::{NonZeroU64, NonZeroUsize},
     path::PathBuf,
 };
 
@@ -339,6 +339,10 @@ pub struct EngineArgs {
         value_name = "MEGABYTES"
     )]
     pub root_arena_mb: usize,
+    /// Of those nodes, keep only what one of so many last blocks went through. Default: 2 for reth-1.11,
+    /// 7 for reth-2.5, all for always and range-steal, of which the latter always keeps all
+    #[arg(long = "bench.kept-blocks", value_name = "BLOCKS")]
+    pub kept_blocks: Option<NonZeroU64>,
     /// Compare every state root with the serial reference (slow)
     #[arg(long = "bench.check-state-root")]
     pub check_state_root: bool,

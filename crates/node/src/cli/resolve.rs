@@ -23,7 +23,13 @@ use alloy_primitives::U256;
 use eyre::{Context as _, eyre};
 use state_db::{OpenOptions, SyncMode};
 use state_root::{ChunkPolicy, LateRoot, ProofConfig, RangeConfig, Strategy};
-use std::{env, net::SocketAddr, num::NonZeroUsize, path::PathBuf, thread};
+use std::{
+    env,
+    net::SocketAddr,
+    num::{NonZeroU64, NonZeroUsize},
+    path::PathBuf,
+    thread,
+};
 
 /// What one megabyte of `--rpc.max-*-size` is, in bytes.
 const MIB: u32 = 1 << 20;
@@ -202,18 +208,23 @@ const CHUNK_SIZES: [NonZeroUsize; 2] = [
     NonZeroUsize::new(5).unwrap(),
 ];
 
+/// Blocks whose nodes reth 1.11 and 2.5 keep: what was changed in its last two cycles of pruning, and
+/// what is changed by a block in memory, of which there are as many as its persistence threshold.
+const KEPT_BLOCKS: [NonZeroU64; 2] = [NonZeroU64::new(2).unwrap(), NonZeroU64::new(7).unwrap()];
+
 fn root_strategy(args: &EngineArgs) -> Strategy {
     let [long, short] = CHUNK_SIZES;
     let size = |default| args.multiproof_chunk_size.unwrap_or(default);
     let workers = default_workers(args.reserved_cpu_cores);
     let kept_bytes = args.root_arena_mb.saturating_mul(MIB as usize);
-    let proofs = |policy, chunk_size, workers| {
+    let proofs = |policy, chunk_size, workers, kept_blocks| {
         Strategy::Proofs(ProofConfig {
             policy,
             batch_keys: args.batch_keys,
             chunk_size: size(chunk_size),
             account_workers: args.account_worker_count.unwrap_or(workers),
             storage_workers: args.storage_worker_count.unwrap_or(workers),
+            kept_blocks: args.kept_blocks.or(kept_blocks),
             kept_bytes,
         })
     };
@@ -225,14 +236,14 @@ fn root_strategy(args: &EngineArgs) -> Strategy {
         (RootStrategyArg::Serial, _) => Strategy::Late(LateRoot::Serial),
         (RootStrategyArg::Skip, _) => Strategy::Late(LateRoot::Skip),
         (RootStrategyArg::Task, ChunkPolicyArg::Always) => {
-            proofs(ChunkPolicy::Always, long, workers)
+            proofs(ChunkPolicy::Always, long, workers, None)
         }
         (RootStrategyArg::Task, ChunkPolicyArg::Reth1_11) => {
-            proofs(ChunkPolicy::Reth1_11, long, workers)
+            proofs(ChunkPolicy::Reth1_11, long, workers, Some(KEPT_BLOCKS[0]))
         }
         (RootStrategyArg::Task, ChunkPolicyArg::Reth2_5) => {
             let twice = workers.saturating_add(workers.get());
-            proofs(ChunkPolicy::Reth2_5, short, twice)
+            proofs(ChunkPolicy::Reth2_5, short, twice, Some(KEPT_BLOCKS[1]))
         }
         // The thread that executes waits for the ranges in the end; it needs no CPU of its own then.
         (RootStrategyArg::Task, ChunkPolicyArg::RangeSteal) => Strategy::Ranges(RangeConfig {

@@ -42,6 +42,10 @@ use tracing::{Instrument as _, debug_span};
 /// Most bodies one request may ask for, as in reth and geth.
 const MAX_BODIES: u64 = 1024;
 
+/// Most bytes of transactions in one answer of bodies, which takes twice as many as text: more than the
+/// most bodies of mainnet have.
+const MAX_BODIES_BYTES: usize = 256 << 20;
+
 /// Every method a consensus client may rely on; the specification leaves out
 /// `engine_exchangeCapabilities` itself.
 const CAPABILITIES: &[&str] = &[
@@ -333,16 +337,11 @@ fn bodies_by_hash(params: &Params<'_>, context: &Context) -> Result<Bodies, Erro
     let hashes: Vec<B256> = arguments.next("blockHashes")?;
     arguments.end()?;
     check_count(hashes.len() as u64)?;
-    hashes
-        .into_iter()
-        .map(|hash| {
-            Ok(context
-                .chain
-                .block_by_hash(hash)
-                .map_err(from_read)?
-                .map(|b| body(&b)))
-        })
-        .collect()
+    let read = |hash| {
+        let block = context.chain.block_by_hash(hash).map_err(from_read)?;
+        Ok(block.map(|block| body(&block)))
+    };
+    within(hashes.into_iter().map(read), MAX_BODIES_BYTES)
 }
 
 fn bodies_by_range(params: &Params<'_>, context: &Context) -> Result<Bodies, ErrorObjectOwned> {
@@ -360,15 +359,37 @@ fn bodies_by_range(params: &Params<'_>, context: &Context) -> Result<Bodies, Err
     let end = start
         .saturating_add(count)
         .min(context.chain.head().number + 1);
-    (start..end)
-        .map(|number| {
-            Ok(context
-                .chain
-                .block_by_number(number)
-                .map_err(from_read)?
-                .map(|b| body(&b)))
-        })
-        .collect()
+    let read = |number| {
+        let block = context.chain.block_by_number(number).map_err(from_read)?;
+        Ok(block.map(|block| body(&block)))
+    };
+    within((start..end).map(read), MAX_BODIES_BYTES)
+}
+
+/// Bodies, which are read one after another and no further than the answer may hold.
+fn within(
+    read: impl Iterator<Item = Result<Option<ExecutionPayloadBodyV1>, ErrorObjectOwned>>,
+    max_bytes: usize,
+) -> Result<Bodies, ErrorObjectOwned> {
+    let mut bodies = Bodies::new();
+    let mut bytes = 0;
+    for body in read {
+        let body = body?;
+        let transactions = body.iter().flat_map(|body| &body.transactions);
+        bytes += transactions
+            .map(|transaction| transaction.len())
+            .sum::<usize>();
+        if bytes > max_bytes {
+            let place = bodies.len() + 1;
+            let message = format!(
+                "Too large request: the first {place} bodies have {bytes} bytes of transactions, at \
+                 most {max_bytes}; ask for fewer"
+            );
+            return Err(error(TOO_LARGE_REQUEST, message));
+        }
+        bodies.push(body);
+    }
+    Ok(bodies)
 }
 
 fn check_count(count: u64) -> Result<(), ErrorObjectOwned> {
@@ -392,4 +413,32 @@ fn client_version() -> Value {
         "version": concat!("v", env!("CARGO_PKG_VERSION")),
         "commit": "0x00000000",
     }])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloy_primitives::Bytes;
+
+    #[test]
+    fn no_more_bodies_are_read_than_an_answer_holds() {
+        let body = ExecutionPayloadBodyV1 {
+            transactions: vec![Bytes::from(vec![0; 40]), Bytes::from(vec![0; 10])],
+            withdrawals: None,
+        };
+        let mut read = 0;
+        let mut answer = |count, max_bytes| {
+            read = 0;
+            let bodies = (0..count).map(|_| Ok(Some(body.clone())));
+            let answer = within(bodies.inspect(|_| read += 1), max_bytes);
+            (
+                answer
+                    .map(|bodies| bodies.len())
+                    .map_err(|error| error.code()),
+                read,
+            )
+        };
+        assert_eq!(answer(1000, 1000 * 50), (Ok(1000), 1000));
+        assert_eq!(answer(1000, 149), (Err(TOO_LARGE_REQUEST), 3));
+    }
 }

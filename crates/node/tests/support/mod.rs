@@ -159,6 +159,7 @@ pub(crate) fn roots() -> [Strategy; 2] {
         chunk_size: count(5),
         account_workers: count(2),
         storage_workers: count(2),
+        kept_blocks: None,
         kept_bytes: 1 << 20,
     });
     let ranges = Strategy::Ranges(RangeConfig {

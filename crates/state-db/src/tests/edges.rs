@@ -2,11 +2,16 @@
 
 use super::chain::{Chain, append, assert_same, dump_all, fixed_blocks};
 use crate::{
-    DbError, OpenOptions, StateDb, Table, UnwindError, UnwindStage,
+    DbError, OpenOptions, StateDb, SyncMode, Table, UnwindError, UnwindStage,
     testing::{options, temp_db},
 };
 use alloy_primitives::B256;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    fs,
+    io::Read,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+};
 
 /// Runs `attempt` and checks that it changed no row.
 fn refused<E: std::fmt::Display>(db: &StateDb, attempt: impl FnOnce() -> E) -> String {
@@ -64,6 +69,35 @@ fn what_a_failed_write_has_grown_can_be_read() {
         ..limits
     };
     StateDb::open(folder.path(), &read_only).unwrap();
+}
+
+/// The signature of the newest meta page: MDBX writes one above 1 when all that the page names is on
+/// disk, and 1 when it need not be.
+fn newest_signature(folder: &Path) -> u64 {
+    let mut pages = vec![0; 3 * 4096];
+    let mut file = fs::File::open(folder.join("mdbx.dat")).unwrap();
+    file.read_exact(&mut pages).unwrap();
+    let number = |page: &[u8], at: usize| u64::from_le_bytes(page[at..at + 8].try_into().unwrap());
+    let metas = pages.chunks(4096);
+    let signed = metas.map(|page| (number(page, 28), number(page, 188)));
+    signed.max().unwrap().1
+}
+
+/// What a crash of the machine would leave is what was synced.
+#[test]
+fn a_commit_is_on_disk_when_it_returns_unless_it_may_wait() {
+    for (sync_mode, is_synced) in [(SyncMode::Durable, true), (SyncMode::SafeNoSync, false)] {
+        let (dir, db) = Chain::new(&fixed_blocks()).copy(2, 1);
+        drop(db);
+        let options = OpenOptions {
+            sync_mode,
+            ..options()
+        };
+        let db = StateDb::open(dir.path(), &options).unwrap();
+        db.set_forkchoice(Some(2), Some(1)).unwrap();
+        let signature = newest_signature(dir.path());
+        assert_eq!(signature > 1, is_synced, "{sync_mode:?}: {signature}");
+    }
 }
 
 #[test]

@@ -185,6 +185,7 @@ fn contenders(threads: usize) -> Result<Vec<Contender>, Box<dyn Error>> {
             chunk_size: size(chunk_size),
             account_workers: threads,
             storage_workers: threads,
+            kept_blocks: None,
             kept_bytes,
         })
     };

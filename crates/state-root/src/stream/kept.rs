@@ -7,7 +7,8 @@
 //!
 //! When they grow over the bound, first the older ones go, then subtrees of the newest: those
 //! through which no block went for longest, and of a block's own the deepest. A stub remains in
-//! their place.
+//! their place, as in that of subtrees through which none of the last blocks went, where so few are
+//! to be kept.
 
 use super::{
     branch::Branch,
@@ -17,6 +18,7 @@ use alloy_primitives::{B256, U256};
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, VecDeque},
+    num::NonZeroU64,
 };
 
 /// Tries kept besides the newest: that of the branch a short reorganisation has left.
@@ -24,6 +26,14 @@ pub(super) const OLDER_TRIES: usize = 1;
 
 /// Part of the bound, in eighths, that eviction leaves, so that it does not come back every block.
 const EIGHTHS_KEPT: usize = 6;
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bound {
+    pub(super) bytes: usize,
+    /// Only what one of so many last blocks went through.
+    pub(super) blocks: Option<NonZeroU64>,
+}
 
 /// Tries by state root, the newest last.
 #[derive(Debug, Default)]
@@ -67,7 +77,14 @@ impl Kept {
     }
 
     /// Lets go of what is too old or too much.
-    pub(super) fn trim(&mut self, bound_bytes: usize) {
+    pub(super) fn trim(&mut self, bound: Bound) {
+        if let (Some(blocks), Some(newest)) = (bound.blocks, self.tries.back_mut())
+            && let Some(epoch) = self.epoch.checked_sub(blocks.get())
+        {
+            let level = Reverse(0);
+            drop_all(&mut newest.trie, Worth { epoch, level });
+        }
+        let bound_bytes = bound.bytes;
         while self.tries.len() > OLDER_TRIES + 1 {
             self.tries.pop_front();
         }
@@ -117,16 +134,21 @@ fn evict(trie: &mut Slot<BoxedAccount>, target: usize) {
         bytes > target
     });
     if let Some((worth, _)) = too_much {
-        drop_until((&mut trie.node, true), 0, worth, &|account, level| {
-            if let Some(storage) = &mut account.storage {
-                let is_encoded = storage.encoded.is_some();
-                drop_until((&mut storage.node, is_encoded), level, worth, &|_, _| ());
-                if storage.is_stub() {
-                    account.storage = None;
-                }
-            }
-        });
+        drop_all(trie, worth);
     }
+}
+
+/// Puts stubs in the place of branches worth no more than `worth`, those of storage tries included.
+fn drop_all(trie: &mut Slot<BoxedAccount>, worth: Worth) {
+    drop_until((&mut trie.node, true), 0, worth, &|account, level| {
+        if let Some(storage) = &mut account.storage {
+            let is_encoded = storage.encoded.is_some();
+            drop_until((&mut storage.node, is_encoded), level, worth, &|_, _| ());
+            if storage.is_stub() {
+                account.storage = None;
+            }
+        }
+    });
 }
 
 fn add_accounts(node: &Node<BoxedAccount>, level: usize, worths: &mut Worths) {

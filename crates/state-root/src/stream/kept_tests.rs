@@ -13,6 +13,7 @@ use crate::{
 use alloy_primitives::{U256, keccak256};
 use std::{
     mem::{size_of, size_of_val},
+    num::NonZeroU64,
     thread,
 };
 
@@ -32,12 +33,20 @@ fn ranges(grain: usize, threads: usize, kept_bytes: usize) -> Pool {
 }
 
 fn proofs(chunk_size: usize, workers: usize, kept_bytes: usize) -> Pool {
+    proofs_keeping(None, (chunk_size, workers, kept_bytes))
+}
+
+fn proofs_keeping(
+    kept_blocks: Option<NonZeroU64>,
+    (chunk_size, workers, kept_bytes): (usize, usize, usize),
+) -> Pool {
     let config = ProofConfig {
         policy: ChunkPolicy::Always,
         batch_keys: count(10),
         chunk_size: count(chunk_size),
         account_workers: count(workers),
         storage_workers: count(workers),
+        kept_blocks,
         kept_bytes,
     };
     Pool::proofs(config).unwrap()
@@ -142,6 +151,27 @@ fn check_descendants(pool: fn(usize, usize, usize) -> Pool) {
     again(&mut chain, 7);
     again(&mut other, 8);
     again(&mut chain, 9);
+}
+
+#[test]
+fn only_what_the_last_blocks_went_through_is_kept() {
+    let (pool, mut chain) = (
+        proofs_keeping(NonZeroU64::new(2), (20, 2, 1 << 30)),
+        Chain::of(500),
+    );
+    let mut targets = |accounts: std::ops::Range<u64>, nonce| {
+        let counters = chain.extend(&pool, &[accounts.map(|n| change(n, nonce)).collect()]);
+        settle(&pool);
+        (counters.account_targets, counters.storage_targets)
+    };
+    assert_eq!(targets(0..50, 2), (50, 300));
+    assert_eq!(targets(50..100, 3).1, 300);
+    assert_eq!(targets(0..50, 4), (0, 0));
+    assert_eq!(targets(50..100, 5), (0, 0));
+    assert_eq!(targets(50..100, 6), (0, 0));
+    // Two blocks have gone elsewhere. Leaves that hang on shared branches remain.
+    let (accounts, slots) = targets(0..50, 7);
+    assert!(accounts > 10 && slots > 200, "{accounts} and {slots}");
 }
 
 #[test]

@@ -68,7 +68,7 @@ use alloy_primitives::{B256, map::B256Map};
 use change::{AccountChange, Keyed, changes_of};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use found::{Found, Lane};
-use kept::Kept;
+use kept::{Bound, Kept};
 use node::{BoxedAccount, Slot};
 use proofs::{Answer, ProofPool, Proofs};
 use std::{
@@ -96,7 +96,7 @@ const HASHED_TOGETHER: usize = 64;
 #[derive(Debug)]
 pub(crate) struct StreamPool<S: StateSource> {
     finding: Finding<S>,
-    kept_bytes: usize,
+    bound: Bound,
     threads: Threads,
     shared: Arc<Shared>,
 }
@@ -122,7 +122,10 @@ impl<S: StateSource> StreamPool<S> {
         let count = config.threads.saturating_add(1);
         Ok(Self {
             finding: Finding::Ranges(config),
-            kept_bytes: config.kept_bytes,
+            bound: Bound {
+                bytes: config.kept_bytes,
+                blocks: None,
+            },
             threads: Threads::start("root-range", count)?,
             shared: Arc::default(),
         })
@@ -131,7 +134,10 @@ impl<S: StateSource> StreamPool<S> {
     pub(crate) fn proofs(config: ProofConfig) -> io::Result<Self> {
         Ok(Self {
             finding: Finding::Proofs(ProofPool::new(config)?),
-            kept_bytes: config.kept_bytes,
+            bound: Bound {
+                bytes: config.kept_bytes,
+                blocks: config.kept_blocks,
+            },
             threads: Threads::start("sparse-trie", config.account_workers)?,
             shared: Arc::default(),
         })
@@ -150,7 +156,7 @@ impl<S: StateSource> StreamPool<S> {
         };
         let block = Arc::new(Block {
             shared: Arc::clone(&self.shared),
-            kept_bytes: self.kept_bytes,
+            bound: self.bound,
             grains,
             parent_root,
             span: Span::current(),
@@ -265,7 +271,7 @@ enum Input {
 #[derive(Debug)]
 struct Block<S> {
     shared: Arc<Shared>,
-    kept_bytes: usize,
+    bound: Bound,
     grains: Grains,
     parent_root: B256,
     /// What the spans of the work belong to.
@@ -398,7 +404,7 @@ impl<S: StateSource> Block<S> {
                 kept.keep(outcome.root.unwrap_or(self.parent_root), trie);
                 // Nobody waits when the job was dropped.
                 let _ = self.outcome.send(Ok(outcome));
-                kept.trim(self.kept_bytes);
+                kept.trim(self.bound);
             }
             Err(error) => {
                 if !matches!(error, RootError::Cancelled) {
@@ -580,7 +586,7 @@ impl<S> Drop for Block<S> {
         if running.stage == Stage::Reads {
             let mut kept = lock(&self.shared.kept);
             kept.keep(self.parent_root, std::mem::take(&mut running.trie));
-            kept.trim(self.kept_bytes);
+            kept.trim(self.bound);
         }
     }
 }

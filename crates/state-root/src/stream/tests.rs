@@ -39,6 +39,7 @@ fn proofs(chunk_size: usize, policy: ChunkPolicy, workers: usize) -> Strategy {
         chunk_size: count(chunk_size),
         account_workers: count(workers),
         storage_workers: count(workers),
+        kept_blocks: None,
         kept_bytes: 1 << 20,
     })
 }

@@ -11,7 +11,7 @@ use crate::{
     updates::{Account, HashedChange},
 };
 use alloy_primitives::{B256, U256, keccak256};
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 
 /// Changes in one script: what a fuzzer's input cannot exceed, so that runs stay short.
 const MAX_CHANGES: usize = 400;
@@ -63,6 +63,7 @@ impl Bytes<'_> {
                 chunk_size: size,
                 account_workers: accounts,
                 storage_workers: count(workers >> 3 & 7),
+                kept_blocks: NonZeroU64::new(u64::from(workers & 3)),
                 kept_bytes,
             }),
             3 => Strategy::Ranges(RangeConfig {

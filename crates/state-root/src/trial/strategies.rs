@@ -9,7 +9,7 @@ use crate::{
 };
 use alloy_primitives::{B256, U256, keccak256};
 use proptest::{collection::vec, prelude::*};
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 
 pub(crate) fn count(count: usize) -> NonZeroUsize {
     NonZeroUsize::new(count).unwrap()
@@ -33,6 +33,7 @@ pub(crate) fn any_strategy() -> impl Strategy<Value = crate::Strategy> {
                 chunk_size: count(size),
                 account_workers: count(workers.0),
                 storage_workers: count(workers.1),
+                kept_blocks: NonZeroU64::new(batch as u64 % 4),
                 kept_bytes,
             }),
             3..6 => crate::Strategy::Ranges(RangeConfig {

@@ -44,6 +44,7 @@ fn all_strategies(size: usize, workers: usize) -> Vec<Strategy> {
                 chunk_size: size,
                 account_workers: workers,
                 storage_workers: workers,
+                kept_blocks: None,
                 kept_bytes,
             }),
             Strategy::Ranges(RangeConfig {

@@ -108,6 +108,16 @@ impl Charge {
         }
     }
 
+    /// Gives bytes back before the rest, or nothing where less is held.
+    pub(super) fn give_back(&self, bytes: u64) {
+        let mut holders = self.budget.lock();
+        if let Some(holder) = holders.by_id.get_mut(&self.id) {
+            let bytes = bytes.min(holder.bytes);
+            holder.bytes -= bytes;
+            holders.total_bytes -= bytes;
+        }
+    }
+
     /// Refuses the client that holds this.
     pub(super) fn refuse(&self, reason: Refusal) {
         self.budget.lock().refuse(self.id, reason);

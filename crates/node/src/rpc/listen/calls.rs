@@ -1,8 +1,11 @@
 //! How many calls run at a time: few per WebSocket, and a bounded number per public server, because
 //! each may hold an answer of the largest size.
 
-use super::socket::Connection;
-use jsonrpsee::server::middleware::rpc::{Batch, Notification, Request, RpcServiceT};
+use super::socket::{Connection, RunningCall};
+use jsonrpsee::{
+    MethodResponse,
+    server::middleware::rpc::{Batch, Notification, Request, RpcServiceT},
+};
 use std::{future::Future, sync::Arc};
 use tokio::sync::Semaphore;
 
@@ -17,7 +20,11 @@ pub(super) struct Calls<S> {
 
 impl<S> RpcServiceT for Calls<S>
 where
-    S: RpcServiceT + Clone + Send + Sync + 'static,
+    S: RpcServiceT<MethodResponse = MethodResponse, BatchResponse = MethodResponse>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
 {
     type MethodResponse = S::MethodResponse;
     type NotificationResponse = S::NotificationResponse;
@@ -32,7 +39,7 @@ where
         async move {
             let _turn = turn(turns.as_deref()).await;
             let response = service.call(request).await;
-            drop(running);
+            end(running, &response);
             response
         }
     }
@@ -43,7 +50,7 @@ where
         async move {
             let _turn = turn(turns.as_deref()).await;
             let response = service.batch(batch).await;
-            drop(running);
+            end(running, &response);
             response
         }
     }
@@ -55,6 +62,13 @@ where
         // Nothing is done for it, but its bytes are given back.
         drop(self.connection.call());
         self.service.notification(notification)
+    }
+}
+
+/// Ends a call of a WebSocket.
+fn end(running: Option<RunningCall>, response: &MethodResponse) {
+    if let Some(running) = running {
+        running.answered(response.as_json().get().len());
     }
 }
 

@@ -55,6 +55,9 @@ struct WebSocket {
     /// Bytes since the last message that became a call.
     message: Charge,
     refused: oneshot::Receiver<Refusal>,
+    /// Bytes of answers that the client has not taken.
+    answers: Charge,
+    answers_refused: oneshot::Receiver<Refusal>,
     /// The reader that waits for calls to end.
     reader: Option<Waker>,
 }
@@ -116,12 +119,15 @@ impl Connection {
     /// From now on this connection carries WebSocket messages, charged to `budget`.
     pub(super) fn upgrade(&self, budget: &Arc<Budget>) {
         let (message, refused) = budget.open();
+        let (answers, answers_refused) = budget.open();
         self.busy.fetch_add(1, Ordering::Relaxed);
         *lock(&self.websocket) = Some(WebSocket {
             budget: budget.clone(),
             calls: 0,
             message,
             refused,
+            answers,
+            answers_refused,
             reader: None,
         });
     }
@@ -151,11 +157,26 @@ impl Connection {
             let reason = "the server holds too many bytes of other requests";
             return Err(io::Error::new(io::ErrorKind::ConnectionAborted, reason));
         }
+        websocket.check_answers(context)?;
         if websocket.calls < MAX_CALLS_PER_WEBSOCKET {
             return Ok(true);
         }
         websocket.reader = Some(context.waker().clone());
         Ok(false)
+    }
+
+    /// Whether the next bytes may be written. Who waits for the client to take some is woken when it
+    /// has to go.
+    fn may_write(&self, context: &mut Context<'_>) -> io::Result<()> {
+        let mut websocket = lock(&self.websocket);
+        let websocket = websocket.as_mut();
+        websocket.map_or(Ok(()), |websocket| websocket.check_answers(context))
+    }
+
+    fn note_written(&self, bytes: usize) {
+        if let Some(websocket) = lock(&self.websocket).as_ref() {
+            websocket.answers.give_back(bytes as u64);
+        }
     }
 
     fn is_websocket(&self) -> bool {
@@ -165,6 +186,27 @@ impl Connection {
     fn note_read(&self, bytes: usize) {
         if let Some(websocket) = lock(&self.websocket).as_ref() {
             websocket.message.add(bytes as u64);
+        }
+    }
+}
+
+impl WebSocket {
+    fn check_answers(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        match Pin::new(&mut self.answers_refused).poll(context) {
+            Poll::Ready(Ok(_)) => {
+                let reason = "the answers were not taken while others needed their memory";
+                Err(io::Error::new(io::ErrorKind::ConnectionAborted, reason))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl RunningCall {
+    /// Ends the call with an answer of so many bytes, which count until the client has taken them.
+    pub(super) fn answered(self, bytes: usize) {
+        if let Some(websocket) = lock(&self.connection.websocket).as_ref() {
+            websocket.answers.add(bytes as u64);
         }
     }
 }
@@ -222,7 +264,19 @@ impl Socket {
         &self.connection
     }
 
-    /// Watches how a write ended.
+    /// Counts what a write took, and watches how it ended.
+    fn watch_write(
+        &mut self,
+        written: Poll<io::Result<usize>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = &written {
+            self.connection.note_written(*bytes);
+        }
+        self.watch(written, context)
+    }
+
+    /// Watches how a write or a flush ended.
     fn watch<T>(
         &mut self,
         written: Poll<io::Result<T>>,
@@ -280,8 +334,9 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.connection.may_write(context)?;
         let written = Pin::new(&mut self.stream).poll_write(context, data);
-        self.watch(written, context)
+        self.watch_write(written, context)
     }
 
     fn poll_write_vectored(
@@ -289,8 +344,9 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         data: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.connection.may_write(context)?;
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, data);
-        self.watch(written, context)
+        self.watch_write(written, context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -304,5 +360,44 @@ impl AsyncWrite for Socket {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reads(connection: &Connection) -> bool {
+        connection
+            .may_read(&mut Context::from_waker(Waker::noop()))
+            .is_ok()
+    }
+
+    #[test]
+    fn answers_that_are_not_taken_count_until_the_connection_goes() {
+        let budget = Budget::new(100);
+        let connection = Arc::new(Connection::default());
+        connection.upgrade(&budget);
+        let answer = |bytes| connection.call().unwrap().answered(bytes);
+        for _ in 0..10 {
+            answer(60);
+            connection.note_written(60);
+        }
+        answer(60);
+        assert!(reads(&connection));
+        answer(60);
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(!reads(&connection) && connection.may_write(&mut context).is_err());
+    }
+
+    #[test]
+    fn answers_of_one_client_that_others_need_the_memory_of_are_refused() {
+        let budget = Budget::new(100);
+        let [greedy, modest] = [(); 2].map(|()| Arc::new(Connection::default()));
+        greedy.upgrade(&budget);
+        modest.upgrade(&budget);
+        greedy.call().unwrap().answered(95);
+        modest.call().unwrap().answered(10);
+        assert_eq!((reads(&greedy), reads(&modest)), (false, true));
     }
 }
