@@ -13,11 +13,11 @@ use alloy_eips::eip4895::Withdrawal;
 use alloy_primitives::{B256, Bytes, U256};
 use alloy_rpc_types_engine::{ForkchoiceState, PayloadStatus, PayloadStatusEnum};
 use node::{
-    engine::{BuildError, EngineConfig, ForkchoiceError, GetPayloadError},
+    engine::{BuildError, EngineConfig, ForkchoiceError, GetPayloadError, WaitFor},
     primitives::Block,
 };
 use state_db::{HeldWriter, StateDb};
-use state_root::reference::root_of_leaves;
+use state_root::{LateRoot, Strategy, reference::root_of_leaves};
 use std::{
     fs,
     pin::pin,
@@ -412,6 +412,29 @@ async fn a_batch_under_way_is_awaited_before_a_reorganisation() {
     drop(db);
     let net = net.restart(assert_root_of_leaves).await;
     assert_eq!(net.head(), side);
+}
+
+#[tokio::test]
+async fn without_roots_no_more_than_1024_blocks_are_held() {
+    let with = |root| EngineConfig {
+        root,
+        check_state_root: false,
+        ..config()
+    };
+    let maker = Net::with(genesis(Fork::Prague), with(config().root));
+    let skip = with(Strategy::Late(LateRoot::Skip));
+    let net = Net::with(genesis(Fork::Prague), skip);
+    for _ in 0..1024 {
+        let block = maker.build(maker.head(), Vec::new()).await;
+        for net in [&maker, &net] {
+            assert!(net.send(&block).await.is_valid());
+            assert!(net.choose(block.header.hash_slow()).await.is_valid());
+        }
+    }
+    let block = maker.build(maker.head(), Vec::new()).await;
+    let refused = net.engine.new_payload(data(&block), WaitFor::default());
+    let refused = refused.await.unwrap_err().to_string();
+    assert!(refused.contains("1024 blocks are in memory"), "{refused}");
 }
 
 #[tokio::test]

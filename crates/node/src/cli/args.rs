@@ -323,7 +323,7 @@ pub struct EngineArgs {
     pub batch_keys: NonZeroUsize,
     /// When a block's state root is computed: task (while it executes), parallel (afterwards, tries
     /// side by side), serial (afterwards, on one thread), or skip (not at all: roots are taken on
-    /// trust and no block is persisted, to measure what is left without them)
+    /// trust and no block is persisted, at most 1,024 are held, to measure what is left without them)
     #[arg(
         long = "bench.root-strategy",
         default_value = "task",

@@ -205,7 +205,7 @@ const INERT_NODE_FLAGS: &[InertFlags] = &[
         ..NONE
     },
     InertFlags {
-        reason: "keeps trie nodes between blocks only with --bench.chunk-policy range-steal, bounded by --bench.root-arena-mb",
+        reason: "bounds the trie nodes that it keeps by --bench.kept-blocks and --bench.root-arena-mb",
         switches: &[
             "engine.disable-sparse-trie-cache-pruning",
             "engine.share-sparse-trie-with-payload-builder",

@@ -193,6 +193,7 @@ impl Engine {
         mut payload: Payload,
         parent: &ParentState,
     ) -> Result<Inserted, EngineError> {
+        self.check_unsaved()?;
         let start = Instant::now();
         let reader = self.reader();
         let era = self.difficulties.era_after(&reader, &parent.tip)?;

@@ -95,6 +95,9 @@ pub struct EngineConfig {
     pub gas_limit_target: u64,
 }
 
+/// Blocks that are held in memory where nothing is persisted.
+const MAX_UNSAVED_BLOCKS: u64 = 1024;
+
 /// A failure of the engine itself; a bad block is a status, not an error.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -113,6 +116,12 @@ pub enum EngineError {
     /// The state root could not be computed, or differs from the serial reference.
     #[error("compute the state root: {0}")]
     StateRoot(String),
+    /// Without state roots nothing is persisted, and as many blocks are in memory as may be.
+    #[error(
+        "execute another block: --bench.root-strategy skip persists nothing, and {MAX_UNSAVED_BLOCKS} blocks \
+         are in memory; restart the engine on its data directory, or leave the flag out"
+    )]
+    Unsaved,
     /// A worker thread ended without a result.
     #[error("hash a block: a worker thread panicked")]
     WorkerPanicked,
@@ -414,12 +423,24 @@ impl Engine {
         }
     }
 
-    /// Hands canonical blocks up to `last`, and the markers if they moved, to the thread.
-    ///
+    /// Refuses to hold more blocks that are never persisted.
+    fn check_unsaved(&self) -> Result<(), EngineError> {
+        let (head, persisted) = self.head_and_persisted();
+        if self.persists() || head.saturating_sub(persisted) < MAX_UNSAVED_BLOCKS {
+            return Ok(());
+        }
+        Err(EngineError::Unsaved)
+    }
+
     /// Without state roots nothing is persisted: the stored tries would no longer be those of the
     /// stored state.
+    fn persists(&self) -> bool {
+        self.config.root != Strategy::Late(LateRoot::Skip)
+    }
+
+    /// Hands canonical blocks up to `last`, and the markers if they moved, to the thread.
     fn persist_up_to(&mut self, last: u64) {
-        if self.config.root == Strategy::Late(LateRoot::Skip) {
+        if !self.persists() {
             return;
         }
         let blocks = self.shared.tree().unpersisted(last);
