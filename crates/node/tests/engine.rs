@@ -403,11 +403,12 @@ async fn nothing_is_answered_while_too_many_blocks_wait_to_be_saved() {
 #[tokio::test]
 async fn a_batch_under_way_is_awaited_before_a_reorganisation() {
     let (net, db) = Net::with_database(genesis(Fork::Prague), saving_at_once(16));
-    let held = db.hold_writer();
-    let main = grow(&net, 0, 3).await;
+    let main = grow(&net, 0, 1).await;
     let side = net.build(main[0], vec![store(5, 0, 1, 77)]).await;
     assert!(net.send(&side).await.is_valid());
     let side = side.header.hash_slow();
+    let held = db.hold_writer();
+    grow(&net, 1, 3).await;
     assert!(waits_for(held, net.choose(side)).await.is_valid());
     drop(db);
     let net = net.restart(assert_root_of_leaves).await;
@@ -448,7 +449,7 @@ async fn a_reorganisation_reaches_512_stored_blocks_and_no_further() {
     );
     let main = grow(&net, 0, 2).await;
     let beyond = net.build(main[0], vec![store(5, 0, 1, 77)]).await;
-    let within = net.build(main[1], vec![store(5, 1, 1, 77)]).await;
+    let within = net.build(main[1], vec![store(5, 0, 1, 77)]).await;
     grow(&net, 2, 514).await;
     // Everything is stored.
     let net = net.restart(|_| ()).await;

@@ -75,7 +75,7 @@ fn what_a_failed_write_has_grown_can_be_read() {
 /// disk, and 1 when it need not be.
 fn newest_signature(folder: &Path) -> u64 {
     let mut pages = vec![0; 3 * 4096];
-    let mut file = fs::File::open(folder.join("mdbx.dat")).unwrap();
+    let mut file = fs::File::open(folder.join("db/mdbx.dat")).unwrap();
     file.read_exact(&mut pages).unwrap();
     let number = |page: &[u8], at: usize| u64::from_le_bytes(page[at..at + 8].try_into().unwrap());
     let metas = pages.chunks(4096);

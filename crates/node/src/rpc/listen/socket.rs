@@ -57,7 +57,8 @@ struct WebSocket {
     refused: oneshot::Receiver<Refusal>,
     /// Bytes of answers that the client has not taken.
     answers: Charge,
-    answers_refused: oneshot::Receiver<Refusal>,
+    /// `None` once the client has to go.
+    answers_refused: Option<oneshot::Receiver<Refusal>>,
     /// The reader that waits for calls to end.
     reader: Option<Waker>,
 }
@@ -127,7 +128,7 @@ impl Connection {
             message,
             refused,
             answers,
-            answers_refused,
+            answers_refused: Some(answers_refused),
             reader: None,
         });
     }
@@ -192,13 +193,14 @@ impl Connection {
 
 impl WebSocket {
     fn check_answers(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        match Pin::new(&mut self.answers_refused).poll(context) {
-            Poll::Ready(Ok(_)) => {
-                let reason = "the answers were not taken while others needed their memory";
-                Err(io::Error::new(io::ErrorKind::ConnectionAborted, reason))
-            }
-            _ => Ok(()),
+        let refused = self.answers_refused.as_mut();
+        let may_stay = refused.is_some_and(|refused| Pin::new(refused).poll(context).is_pending());
+        if may_stay {
+            return Ok(());
         }
+        self.answers_refused = None;
+        let reason = "the answers were not taken while others needed their memory";
+        Err(io::Error::new(io::ErrorKind::ConnectionAborted, reason))
     }
 }
 
