@@ -29,7 +29,7 @@ pub use error::PoolError;
 use revm::DatabaseRef;
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
 };
 use validate::Rules;
 
@@ -222,9 +222,14 @@ impl Pool {
         Ok(inner)
     }
 
-    /// Whether nothing waits, and nothing could wait again after a reorg.
+    /// Whether nothing waits, and nothing could wait again after a reorg. A pool at work is not idle,
+    /// and is not waited for: it may be reading the accounts of all senders.
     pub fn is_idle(&self) -> bool {
-        let inner = self.lock();
+        let inner = match self.inner.try_lock() {
+            Ok(inner) => inner,
+            Err(TryLockError::Poisoned(inner)) => inner.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
         inner.content.is_empty() && inner.limbo.mined.is_empty()
     }
 
@@ -288,4 +293,22 @@ fn proofs(sidecar: &BlobTransactionSidecarVariant, blob: usize) -> Vec<Bytes48> 
         ),
     };
     all.iter().skip(blob * each).take(each).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{sync::mpsc, thread, time::Duration};
+
+    #[test]
+    fn a_pool_at_work_is_not_waited_for() {
+        let pool = Arc::new(Pool::default());
+        assert!(pool.is_idle());
+        let at_work = pool.lock();
+        let (sender, answer) = mpsc::channel();
+        let asked = Arc::clone(&pool);
+        thread::spawn(move || sender.send(asked.is_idle()));
+        assert_eq!(answer.recv_timeout(Duration::from_secs(60)), Ok(false));
+        drop(at_work);
+    }
 }
