@@ -244,6 +244,7 @@ fn jaeger_shows_the_trace_that_a_report_links_to() {
     wait_for("Jaeger", || get(pages, "/api/services"));
     world.ok(&format!(
         "sweep --chunks 5 --gas 2M --count 4 --warmup none --trace worst:2 --out @out \
+         --set bench.chunk-policy=always --set bench.root-arena-mb=0 \
          --trace-to http://127.0.0.1:{otlp} --trace-pages http://127.0.0.1:{pages}/"
     ));
     let report = world.report("out");

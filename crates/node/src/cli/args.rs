@@ -6,7 +6,7 @@ use super::{
     inert::InertNodeFlags,
     log_args::LogArgs,
     telemetry_args::TelemetryArgs,
-    values::{ModuleList, parse_chunk_size, parse_size_bytes},
+    values::{ModuleList, parse_chunk_size, parse_named, parse_size_bytes},
 };
 use alloy_eips::BlockHashOrNumber;
 use alloy_primitives::Bytes;
@@ -313,7 +313,7 @@ pub struct EngineArgs {
     #[arg(
         long = "bench.chunk-policy",
         default_value = "reth-2.5",
-        hide_possible_values = true,
+        value_parser = parse_named::<ChunkPolicyArg>,
         value_name = "POLICY"
     )]
     pub chunk_policy: ChunkPolicyArg,
@@ -327,7 +327,7 @@ pub struct EngineArgs {
     #[arg(
         long = "bench.root-strategy",
         default_value = "task",
-        hide_possible_values = true,
+        value_parser = parse_named::<RootStrategyArg>,
         value_name = "STRATEGY"
     )]
     pub root_strategy: RootStrategyArg,

@@ -1,6 +1,7 @@
 //! Values of flags that need more than `FromStr`: sizes, lists of RPC namespaces, extra data.
 
 use alloy_primitives::{Bytes, hex};
+use clap::ValueEnum;
 use std::{collections::BTreeSet, fmt, num::NonZeroUsize, str::FromStr};
 
 /// Most extra data a header may hold, in bytes (yellow paper, section 4.3).
@@ -144,6 +145,15 @@ pub(super) fn parse_size_bytes(text: &str) -> Result<u64, String> {
     number
         .checked_mul(1 << shift)
         .ok_or_else(|| format!("`{text}` is more than a file can hold"))
+}
+
+/// One of a few names. The answer to another has them in one line.
+pub(super) fn parse_named<T: ValueEnum>(text: &str) -> Result<T, String> {
+    T::from_str(text, false).map_err(|_| {
+        let values = T::value_variants().iter().filter_map(T::to_possible_value);
+        let names: Vec<_> = values.map(|value| value.get_name().to_owned()).collect();
+        format!("use one of {}", names.join(", "))
+    })
 }
 
 /// The chunk size: at least one target, because a chunk of none would drop its targets.
